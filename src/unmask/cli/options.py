@@ -1,0 +1,56 @@
+"""Options and outputs that several commands share."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unmask.progress import SILENT, Progress
+
+Texts = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TEXT...",
+        help="Files, folders, globs, or - for standard input; `pt=PATH` says the language.",
+        show_default=False,
+    ),
+]
+RecipeFile = Annotated[
+    Path | None,
+    typer.Option("--recipe", help="A recipe (TOML); options given here go before it.", show_default=False),
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change one value of the recipe, e.g. text.min_chars=20.",
+        show_default=False,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result and errors.")]
+
+
+def progress(quiet: bool) -> Progress:
+    """What to report progress to."""
+    if quiet:
+        return SILENT
+    from unmask.progress import Console
+
+    return Console()
+
+
+def changes(given: Sequence[str] | None, **options: Any) -> list[str]:
+    """`--set` values, then the command's own options as changes (`section__key=value`), if given."""
+    own = [
+        f"{key.replace('__', '.')}={json.dumps(value)}" for key, value in options.items() if value is not None
+    ]
+    return [*(given or ()), *own]
+
+
+def print_json(value: Any) -> None:
+    """Print a result for scripts."""
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))

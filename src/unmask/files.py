@@ -1,0 +1,81 @@
+"""Writing so that a reader sees the old file or the whole new one, never a part; and fingerprints."""
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from unmask.errors import OutputError
+
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+@contextmanager
+def disk_errors(target: Path) -> Iterator[None]:
+    """Turn the operating system's refusals to write into one clear line."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NO_SPACE:
+            raise OutputError(
+                f"no space left while writing {target}: free some and run the same command again"
+            ) from error
+        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+            raise OutputError(f"not allowed to write {target}: check the folder's permissions") from error
+        if error.errno in {errno.ENOTDIR, errno.EISDIR, errno.EEXIST}:
+            raise OutputError(f"cannot write {target}: {error.strerror}") from error
+        raise
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """A temporary name to write to; flushed to disk and renamed to `path` if the block succeeds."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with disk_errors(path):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield temporary
+            _flush(temporary)
+            temporary.replace(path)
+            _flush(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Write a whole file or none of it."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON that people can read, whole or not at all."""
+    write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def digest(*parts: bytes | str) -> str:
+    """A short fingerprint of some content."""
+    state = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        state.update(len(data).to_bytes(8, "little"))
+        state.update(data)
+    return state.hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """The fingerprint of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,122 @@
+"""Progress with rate and time left: a live line on a terminal, a plain line now and then elsewhere."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Progress:
+    """Silent. Library functions take one of these and default to it; the command line passes `Console()`."""
+
+    @contextmanager
+    def stage(self, label: str, total: float | None = None, unit: str = "") -> Iterator["Stage"]:
+        """One piece of work; `total` in `unit`, if known beforehand."""
+        yield Stage()
+
+    def say(self, message: str) -> None:
+        """A remark that is not part of the result."""
+
+
+class Stage:
+    """What a running piece of work reports to."""
+
+    def advance(self, amount: float) -> None:
+        """So much more is done."""
+
+    def note(self, text: str) -> None:
+        """A few words shown behind the numbers."""
+
+
+SILENT = Progress()
+
+
+class Console(Progress):
+    """Writes to standard error, so that standard output holds results alone."""
+
+    def __init__(self) -> None:
+        from rich.console import Console as RichConsole
+
+        self._console = RichConsole(stderr=True, highlight=False, soft_wrap=True)
+
+    def say(self, message: str) -> None:
+        self._console.print(message, markup=False)
+
+    @contextmanager
+    def stage(self, label: str, total: float | None = None, unit: str = "") -> Iterator[Stage]:
+        if not self._console.is_terminal:
+            plain = _PlainStage(label, total, unit)
+            yield plain
+            plain.finish()
+            return
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            TextColumn("{task.fields[amount]}"),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            TextColumn("[dim]{task.fields[note]}"),
+        )
+        with RichProgress(*columns, console=self._console) as bar:
+            yield _BarStage(bar, label, total, unit)
+
+
+class _Counter(Stage):
+    def __init__(self, label: str, total: float | None, unit: str) -> None:
+        self.label, self.total, self.unit = label, total, unit
+        self.done, self.text = 0.0, ""
+        self.start = time.monotonic()
+
+    def amount(self) -> str:
+        rate = self.done / max(time.monotonic() - self.start, 1e-9)
+        of = f" of {self.total:,.0f}" if self.total else ""
+        return f"{self.done:,.0f}{of} {self.unit} · {rate:,.1f} {self.unit}/s"
+
+
+class _PlainStage(_Counter):
+    interval = 10.0
+
+    def __init__(self, label: str, total: float | None, unit: str) -> None:
+        super().__init__(label, total, unit)
+        self.last = self.start
+
+    def advance(self, amount: float) -> None:
+        self.done += amount
+        now = time.monotonic()
+        if now - self.last >= self.interval:
+            self.last = now
+            left = ""
+            if self.total and self.done:
+                left = f" · {(self.total - self.done) * (now - self.start) / self.done:,.0f} s left"
+            self._print(left)
+
+    def note(self, text: str) -> None:
+        self.text = text
+
+    def finish(self) -> None:
+        seconds = time.monotonic() - self.start
+        if seconds >= 2:
+            self._print(f" · done in {seconds:,.1f} s")
+
+    def _print(self, end: str) -> None:
+        note = f" · {self.text}" if self.text else ""
+        print(f"{self.label}: {self.amount()}{end}{note}", file=sys.stderr, flush=True)
+
+
+class _BarStage(_Counter):
+    def __init__(self, bar: "object", label: str, total: float | None, unit: str) -> None:
+        super().__init__(label, total, unit)
+        from rich.progress import Progress as RichProgress
+
+        assert isinstance(bar, RichProgress)
+        self.bar = bar
+        self.task = bar.add_task(label, total=total, amount="", note="")
+
+    def advance(self, amount: float) -> None:
+        self.done += amount
+        self.bar.update(self.task, completed=self.done, amount=self.amount())
+
+    def note(self, text: str) -> None:
+        self.bar.update(self.task, note=text)
