@@ -1,0 +1,17 @@
+"""Fixtures shared by all tests."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def data_root() -> Path:
+    """The folder of real text and benchmarks; tests that need it are skipped where it is absent."""
+    root = Path(os.environ.get("UNMASK_DATA", ROOT.parent / "shared" / "data"))
+    if not root.is_dir():
+        pytest.skip(f"no real data at {root}: set UNMASK_DATA to the folder that holds it")
+    return root
