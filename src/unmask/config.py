@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from unmask.errors import ConfigError
 from unmask.files import write_atomic
@@ -77,6 +77,148 @@ class PrepareConfig(Section):
     """A shard is closed when it holds this many tokens."""
 
 
+class MaskConfig(Section):
+    """Which tokens are hidden from the model, and how."""
+
+    kind: Literal["token", "word", "span"] = "token"
+    """Single tokens, whole words, or spans of whole words (geometric with p = 0.2, at most 10 words)."""
+    ratio: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    """Share of the tokens to predict."""
+    ratio_end: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """The share at the end of training, reached in a straight line; by default the same throughout."""
+    mask: Share = 0.8
+    """Of those to predict, the share replaced by the mask token."""
+    random: Share = 0.1
+    """The share replaced by a random token."""
+    keep: Share = 0.1
+    """The share left as it is."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "MaskConfig":
+        if abs(self.mask + self.random + self.keep - 1) > 1e-6:
+            raise ValueError("mask, random and keep are shares of a whole: they must sum to 1")
+        if self.kind == "span" and max(self.ratio, self.ratio_end or 0) > 0.5:
+            raise ValueError("spans need unmasked words between them: a ratio above 0.5 does not fit")
+        return self
+
+
+class BatchConfig(Section):
+    """How token shards become batches."""
+
+    length: Annotated[int, Field(ge=8)] = 512
+    """Tokens of the longest sequence, special tokens included; shorter ones are packed together to this."""
+    sentences: bool = False
+    """Make every sentence a sequence of its own."""
+    pairs: Literal["none", "nsp", "sop"] = "none"
+    """Pairs of texts: is the second the next one (nsp), or are the two in order (sop)?"""
+    short: Share = 0.1
+    """Share of the pairs that are made shorter at random."""
+    alpha: Share = 1.0
+    """Languages are drawn with q ∝ pᵅ: 1 as the corpus has them, 0 all alike."""
+    mask: MaskConfig = MaskConfig()
+
+    @model_validator(mode="after")
+    def _check(self) -> "BatchConfig":
+        if self.sentences and self.pairs != "none":
+            raise ValueError("sentences and pairs exclude each other: set one of them")
+        return self
+
+
+class ModelConfig(Section):
+    """The network: every family is a set of values here, none is a subclass."""
+
+    family: Literal[
+        "bert", "roberta", "xlm-roberta", "camembert", "distilbert", "modernbert", "modernbert-decoder"
+    ] = "bert"
+    """The published layout in which the model is saved."""
+    vocab_size: Positive = 30_522
+    """Rows of the token table."""
+    width: Positive = 768
+    """Width of the hidden states."""
+    layers: Positive = 12
+    """Number of blocks."""
+    heads: Positive = 12
+    """Attention heads; they share the width equally."""
+    inner: Positive = 3072
+    """Width inside the feed-forward layer."""
+    activation: Literal["gelu", "gelu_tanh", "relu", "silu"] = "gelu"
+    """Non-linearity of the feed-forward layer."""
+    gated: bool = False
+    """Multiply the activation by a second projection (GeGLU with gelu)."""
+    norm: Literal["before", "after"] = "after"
+    """Layer norm before each half of a block (and once at the end), or after the residual sum."""
+    norm_eps: Annotated[float, Field(gt=0)] = 1e-12
+    """Added to the variance in every layer norm."""
+    norm_bias: bool = True
+    """Layer norms have a bias."""
+    attention_bias: bool = True
+    """Attention projections have biases."""
+    inner_bias: bool = True
+    """Feed-forward projections have biases."""
+    positions: Positive = 512
+    """The longest sequence, in tokens."""
+    position: Literal["learned", "rotary"] = "learned"
+    """A learned vector per position added to the input, or queries and keys rotated by it."""
+    position_offset: Count = 0
+    """Rows of the position table before the first position (RoBERTa: the padding id + 1)."""
+    rope_base: Annotated[float, Field(gt=0)] = 160_000.0
+    """Base of the rotary angles in layers that see the whole sequence."""
+    local_rope_base: Annotated[float, Field(gt=0)] = 10_000.0
+    """Base of the rotary angles in local layers."""
+    window: Count = 0
+    """How far a local layer sees to each side, in tokens; 0: there are no local layers."""
+    global_every: Positive = 1
+    """Layers 0, n, 2n, … see the whole sequence; those between are local."""
+    causal: bool = False
+    """Each token sees itself and those before it, unless a batch says otherwise."""
+    segments: Count = 2
+    """Rows of the segment table (first and second text of a pair); 0: there is none."""
+    dropout: Share = 0.1
+    """Dropout of the embeddings and of what each half of a block adds."""
+    attention_dropout: Share = 0.1
+    """Dropout of attention weights; the fast kernels on CUDA need 0."""
+    head_dropout: Share = 0.1
+    """Dropout in classification heads."""
+    tied: bool = True
+    """The masked-LM head uses the token table as its output matrix."""
+    head_activation: Literal["gelu", "gelu_tanh", "relu", "silu"] = "gelu"
+    """Non-linearity of the masked-LM head."""
+    head_bias: bool = True
+    """The dense layer of the masked-LM head has a bias."""
+    output_bias: bool = True
+    """The masked-LM head has a bias per vocabulary entry."""
+    classifier: Literal["pooler", "tanh", "relu", "norm"] = "pooler"
+    """Classification head: BERT's pooler, RoBERTa's, DistilBERT's, or ModernBERT's dense layer with norm."""
+    pooling: Literal["first", "mean", "last"] = "first"
+    """Which token, or the mean of all, the classification head reads."""
+    labels: tuple[str, ...] = ()
+    """Names of the classes, if there is a classification or tagging head."""
+    problem: Literal["single", "multi", "regression"] = "single"
+    """One class per text, any number of classes, or a number."""
+    init_std: Annotated[float, Field(gt=0)] = 0.02
+    """Standard deviation of new weights."""
+    scaled_init: bool = False
+    """ModernBERT's: cut at two deviations, and smaller by √(2 layers) where a block writes its result."""
+    pad_id: Count = 0
+    """Id of the padding token, which unmask itself never computes."""
+    bos_id: Count | None = None
+    """Id of the token that opens a sequence, if the layout records it."""
+    eos_id: Count | None = None
+    """Id of the token that closes a sequence; generation stops there."""
+
+    @model_validator(mode="after")
+    def _sizes_agree(self) -> "ModelConfig":
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+        if self.position == "rotary" and self.width // self.heads % 2:
+            raise ValueError(f"rotary positions need an even width per head, not {self.width // self.heads}")
+        if self.global_every > 1 and not self.window:
+            raise ValueError("global_every needs a window for the layers between")
+        if self.pad_id >= self.vocab_size:
+            raise ValueError(f"pad_id {self.pad_id} is outside the vocabulary of {self.vocab_size}")
+        return self
+
+
 class Recipe(Section):
     """A whole run, from raw text to a trained model."""
 
@@ -85,6 +227,8 @@ class Recipe(Section):
     text: TextConfig = TextConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
     prepare: PrepareConfig = PrepareConfig()
+    model: ModelConfig = ModelConfig()
+    batch: BatchConfig = BatchConfig()
 
 
 def load_recipe(path: Path | None = None, changes: Sequence[str] = ()) -> Recipe:
