@@ -1,0 +1,20 @@
+"""Raw text -> clean documents."""
+
+from unmask.text.clean import Cleaner
+from unmask.text.document import Document
+from unmask.text.languages import sampling_weights
+from unmask.text.read import read_documents
+from unmask.text.sources import Source, find_sources
+from unmask.text.split import SPLITS, split_of, text_hash
+
+__all__ = [
+    "SPLITS",
+    "Cleaner",
+    "Document",
+    "Source",
+    "find_sources",
+    "read_documents",
+    "sampling_weights",
+    "split_of",
+    "text_hash",
+]

@@ -1,0 +1,108 @@
+"""Which files are meant: files, folders, globs, standard input, each perhaps with a language."""
+
+import difflib
+import glob
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+
+from unmask.errors import InputError
+
+FORMATS = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
+COMPRESSIONS = (".gz", ".xz", ".zst")
+
+_LANGUAGE = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*)=(.+)", re.DOTALL)
+_READABLE = f"unmask reads {' '.join(FORMATS)}, each also with {' '.join(COMPRESSIONS)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file to read (`path` None is standard input); `name` does not depend on where the file lies."""
+
+    path: Path | None
+    name: str
+    language: str = ""
+
+    def __str__(self) -> str:
+        return str(self.path) if self.path else "standard input"
+
+
+def find_sources(arguments: Sequence[str]) -> list[Source]:
+    """Expand files, folders, globs, `-` and `pt=PATH` in the order given; folders and globs are sorted."""
+    found: dict[str, Source] = {}
+    for argument in arguments:
+        for source in _expand(argument):
+            place = os.path.realpath(source.path) if source.path else "-"
+            before = found.setdefault(place, source)
+            if before.language != source.language:
+                raise InputError(
+                    f"{source} is given twice, as {before.language or 'no language'}"
+                    f" and as {source.language or 'no language'}: give it once"
+                )
+    if not found:
+        raise InputError("no text given: name files, folders, globs, or - for standard input")
+    return list(found.values())
+
+
+def split_suffix(path: Path) -> tuple[str, str]:
+    """The format and the compression that a file's name says, each "" where it says none."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    compression = suffixes.pop() if suffixes and suffixes[-1] in COMPRESSIONS else ""
+    form = suffixes[-1] if suffixes and suffixes[-1] in FORMATS else ""
+    return form, compression
+
+
+def _expand(argument: str) -> Iterator[Source]:
+    language = ""
+    if (match := _LANGUAGE.fullmatch(argument)) and not os.path.lexists(argument):
+        language, argument = match.groups()
+    if argument == "-":
+        yield Source(None, "-", language)
+        return
+    path = Path(argument)
+    if path.is_dir():
+        found = [(inner, inner.relative_to(path).as_posix()) for inner in _walk(path)]
+    elif path.exists():
+        if not split_suffix(path)[0]:
+            raise InputError(f"{path}: unknown kind of file; {_READABLE}")
+        found = [(path, path.name)]
+    elif glob.has_magic(argument):
+        base = _glob_base(path)
+        matches = list(base.glob(path.relative_to(base).as_posix()))
+        files = {inner for match in matches for inner in (_walk(match) if match.is_dir() else [match])}
+        found = [(inner, inner.relative_to(base).as_posix()) for inner in files if _wanted(inner.name)]
+    else:
+        raise InputError(f"there is no {path}{_suggest(path)}")
+    if not found:
+        raise InputError(f"nothing to read in {argument}: {_READABLE}")
+    for inner, name in sorted(found, key=lambda pair: Path(pair[1]).parts):
+        if not os.access(inner, os.R_OK):
+            raise InputError(f"not allowed to read {inner}: check its permissions")
+        yield Source(inner, name, language)
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            if _wanted(name):
+                yield Path(parent, name)
+
+
+def _wanted(name: str) -> bool:
+    return not name.startswith(".") and bool(split_suffix(Path(name))[0])
+
+
+def _glob_base(pattern: Path) -> Path:
+    """The folder above the first part with a wildcard."""
+    return Path(*takewhile(lambda part: not glob.has_magic(part), pattern.parts))
+
+
+def _suggest(path: Path) -> str:
+    if not path.parent.is_dir():
+        return f" (nor a folder {path.parent})"
+    close = difflib.get_close_matches(path.name, [entry.name for entry in path.parent.iterdir()], n=1)
+    return f"; did you mean {path.parent / close[0]}?" if close else ""
