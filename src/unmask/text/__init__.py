@@ -4,6 +4,7 @@ from unmask.text.clean import Cleaner
 from unmask.text.document import Document
 from unmask.text.languages import sampling_weights
 from unmask.text.read import read_documents
+from unmask.text.sentences import sentence_starts
 from unmask.text.sources import Source, find_sources
 from unmask.text.split import SPLITS, split_of, text_hash
 
@@ -15,6 +16,7 @@ __all__ = [
     "find_sources",
     "read_documents",
     "sampling_weights",
+    "sentence_starts",
     "split_of",
     "text_hash",
 ]
