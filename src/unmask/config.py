@@ -60,6 +60,10 @@ class TokenizerConfig(Section):
     """Remove accents before anything else."""
     min_frequency: Positive = 2
     """A pair (WordPiece, BPE) seen fewer times is not joined."""
+    coverage: Share = 0.99999
+    """Share of all characters to have entries for (WordPiece, Unigram); the rarest become unknown."""
+    sample_mb: Positive = 400
+    """Train on a uniform sample of the documents of at most this many megabytes, so that memory is bounded."""
     special: Literal["bert", "roberta"] | None = None
     """`[CLS] [SEP] …` or `<s> </s> …`; by default what the kind's own family uses."""
 

@@ -1,0 +1,6 @@
+"""Documents to vocabulary: train, load, encode with word numbers and offsets, extend, report."""
+
+from unmask.tokenizer.tokenizer import Encoding, Tokenizer
+from unmask.tokenizer.train import train_tokenizer
+
+__all__ = ["Encoding", "Tokenizer", "train_tokenizer"]
