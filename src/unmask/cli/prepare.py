@@ -1,5 +1,126 @@
+"""`unmask prepare` and `unmask corpus`: clean text to token shards, and a look at them."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
 import typer
+
+from unmask.cli.options import Changes, Json, Quiet, RecipeFile, Texts, changes, print_json, progress
+
+_EXAMPLES = """
+    unmask prepare corpus/ --tokenizer vocab/ -o shards/
+
+    unmask prepare pt=livros/ en=books/*.txt.gz --tokenizer vocab/ -o shards/ --workers 8
+
+    zcat dump.jsonl.gz | unmask prepare - --tokenizer vocab/ -o shards/
+
+    unmask prepare corpus/ --tokenizer vocab/ -o shards/ --shard 3/16   # one of 16 machines, then once without --shard
+"""
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
+    app.command("prepare", epilog=_EXAMPLES)(prepare)
+    app.command("corpus", epilog="unmask corpus shards/ --verify")(corpus)
+
+
+def prepare(
+    texts: Texts,
+    tokenizer: Annotated[
+        Path, typer.Option("--tokenizer", "-t", help="The tokenizer folder.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The corpus folder to make.", show_default=False)],
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes; by default one per core.", show_default=False)
+    ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Do the I-th of N shares of the work, on one of N machines.",
+            show_default=False,
+        ),
+    ] = None,
+    documents: Annotated[
+        str | None,
+        typer.Option(
+            metavar="block|line|file", help="What a document is in a .txt file.", show_default="block"
+        ),
+    ] = None,
+    column: Annotated[
+        str | None, typer.Option(help="The column or key that holds the text.", show_default="text")
+    ] = None,
+    recipe: RecipeFile = None,
+    set_: Changes = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Clean, deduplicate, split and tokenise text into shards.
+
+    Safe to interrupt: the same command goes on where it stopped.
+    """
+    from unmask.config import load_recipe
+    from unmask.data.prepare import Job
+    from unmask.data.prepare import prepare as run
+    from unmask.text import find_sources
+    from unmask.tokenizer import Tokenizer
+
+    settings = load_recipe(recipe, changes(set_, text__documents=documents, text__column=column))
+    job = Job.parse(shard) if shard else None
+    show = progress(quiet)
+    manifest = run(find_sources(texts), Tokenizer.load(tokenizer), out, settings, workers, job, show)
+    if json_:
+        print_json(manifest)
+    elif job and job.of > 1:
+        typer.echo(
+            f"share {job.number} of {job.of} is done; when all are, run the same command without --shard"
+        )
+    else:
+        _print_corpus(out, manifest)
+
+
+def corpus(
+    folder: Annotated[Path, typer.Argument(help="A folder made by `unmask prepare`.", show_default=False)],
+    verify: Annotated[bool, typer.Option("--verify", help="Compare every shard with its checksum.")] = False,
+    alpha: Annotated[
+        float, typer.Option(min=0.01, max=1, help="Also show how often each language is drawn, q ∝ pᵅ.")
+    ] = 0.3,
+    json_: Json = False,
+) -> None:
+    """Show what a corpus folder holds, and check it."""
+    from unmask.data import shards
+    from unmask.text import sampling_weights
+
+    manifest = shards.read_manifest(folder)
+    if verify:
+        shards.verify(folder)
+    if json_:
+        print_json({**manifest, "fingerprint": shards.corpus_fingerprint(manifest), "verified": verify})
+        return
+    _print_corpus(folder, manifest)
+    train = manifest["splits"]["train"]["languages"]
+    if len(train) > 1:
+        weights = sampling_weights({name: facts["tokens"] for name, facts in train.items()}, alpha)
+        drawn = ", ".join(f"{name or 'none'} {share:.1%}" for name, share in weights.items())
+        typer.echo(f"drawn at α = {alpha:g}: {drawn}")
+    if verify:
+        typer.echo("every shard agrees with its checksum")
+
+
+def _print_corpus(folder: Path, manifest: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("split", "language", "documents", "sentences", "words", "tokens", "tokens/word", "shards")
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for split, facts in manifest["splits"].items():
+        rows = facts["languages"] if len(facts["languages"]) > 1 else {"": facts}
+        for number, (language, row) in enumerate(rows.items()):
+            counts = [f"{row[key]:,}" for key in ("documents", "sentences", "words", "tokens")]
+            fertility = f"{row['tokens'] / row['words']:.3f}" if row["words"] else "–"
+            shards = "" if number else str(len(facts["shards"]))
+            table.add_row("" if number else split, language, *counts, fertility, shards)
+    Console().print(table)
+    dropped = ", ".join(f"{count:,} {reason}" for reason, count in manifest["dropped"].items()) or "none"
+    typer.echo(f"{folder}: {manifest['documents_read']:,} documents read; dropped: {dropped}")

@@ -1,0 +1,145 @@
+"""A chunk of raw documents -> one part file, in this process or in several."""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+
+from unmask.config import Recipe
+from unmask.data.encode import Encoder
+from unmask.data.shards import write_arrays
+from unmask.errors import CorpusError
+from unmask.progress import Stage
+from unmask.text import Cleaner, Document, split_of, text_hash
+from unmask.tokenizer import Tokenizer
+
+
+class PartPool:
+    """Worker processes that make parts; with one worker the work is done in this process."""
+
+    def __init__(self, workers: int, tokenizer: Tokenizer, recipe: Recipe) -> None:
+        self._waiting: dict[Future[None], float] = {}
+        self._limit = workers + 1
+        self._executor: ProcessPoolExecutor | None = None
+        if workers > 1:
+            arguments = (tokenizer.backend.to_str(), recipe.model_dump_json())
+            self._executor = ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, arguments)
+        else:
+            self._maker = PartMaker(tokenizer, recipe)
+
+    def __enter__(self) -> "PartPool":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._executor:
+            self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def submit(self, path: Path, documents: list[Document], chars: float, stage: Stage) -> None:
+        """Hand over a chunk; waits when enough are under way, so that memory stays flat."""
+        if self._executor is None:
+            self._maker.make(path, documents)
+            stage.advance(chars)
+            return
+        while len(self._waiting) >= self._limit:
+            self._collect(stage)
+        try:
+            self._waiting[self._executor.submit(_work, path, documents)] = chars
+        except BrokenProcessPool as error:
+            raise _lost_worker() from error
+
+    def drain(self, stage: Stage) -> None:
+        """Wait for everything handed over."""
+        while self._waiting:
+            self._collect(stage)
+
+    def _collect(self, stage: Stage) -> None:
+        for future in wait(self._waiting, return_when=FIRST_COMPLETED).done:
+            chars = self._waiting.pop(future)
+            try:
+                future.result()
+            except BrokenProcessPool as error:
+                raise _lost_worker() from error
+            stage.advance(chars)
+
+
+def _lost_worker() -> CorpusError:
+    return CorpusError(
+        "a worker process died (out of memory, or killed): run the same command again, "
+        "perhaps with fewer --workers; what was done is kept"
+    )
+
+
+class PartMaker:
+    """Turns the documents of a chunk into a part file."""
+
+    def __init__(self, tokenizer: Tokenizer, recipe: Recipe) -> None:
+        self._encoder = Encoder(tokenizer)
+        self._clean = Cleaner(recipe.text)
+        self._config = recipe.prepare
+
+    def make(self, path: Path, documents: Sequence[Document]) -> None:
+        """Clean, hash, split and encode; the part is visible only when it is whole."""
+        dropped: Counter[str] = Counter()
+        texts, languages, hashes = [], [], []
+        seen: set[int] = set()
+        for document in documents:
+            text, reason = self._clean(document.text)
+            mark = text_hash(text) if reason is None else 0
+            if reason is None and self._config.deduplicate and mark in seen:
+                reason = "duplicate"
+            if reason is not None:
+                dropped[reason] += 1
+                continue
+            seen.add(mark)
+            texts.append(text)
+            hashes.append(mark)
+            languages.append(document.language)
+        ids, flags, lengths = self._encoder.encode(texts)
+        kept = lengths > 0  # a text of nothing the tokenizer keeps has no tokens
+        dropped["empty"] += int(np.sum(~kept))
+        names = sorted(set(languages))
+        table = {
+            "lengths": lengths,
+            "hashes": np.array(hashes, np.uint64),
+            "splits": np.array(
+                [split_of(h, self._config.valid, self._config.test) for h in hashes], np.uint8
+            ),
+            "languages": np.array([names.index(language) for language in languages], np.uint16),
+            "bytes": np.array([len(text.encode()) for text in texts], np.int64),
+        }
+        arrays = {"ids": ids, "flags": flags, **{name: column[kept] for name, column in table.items()}}
+        write_arrays(path, arrays, {"languages": names, "dropped": dropped, "read": len(documents)})
+
+
+_maker: PartMaker
+
+
+def _start_worker(backend: str, recipe: str) -> None:
+    """Set up a worker: one thread of its own, and gone when its parent is."""
+    import signal
+    import threading
+    from multiprocessing import connection, parent_process
+
+    from tokenizers import Tokenizer as Backend
+
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+    global _maker
+    _maker = PartMaker(Tokenizer(Backend.from_str(backend)), Recipe.model_validate_json(recipe))
+
+
+def _work(path: Path, documents: list[Document]) -> None:
+    _maker.make(path, documents)

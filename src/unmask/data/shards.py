@@ -1,0 +1,182 @@
+"""The corpus folder: token shards that are memory-mapped, checked and self-describing.
+
+    corpus/
+      manifest.json      counts, languages, tokenizer facts, and a digest for every shard
+      recipe.toml        the settings as run
+      tokenizer/         the vocabulary that made the tokens
+      train/00000.safetensors …   valid/ …   test/ …
+
+A shard holds no special tokens. Its arrays: `ids` (uint16 or uint32) and `flags` (uint8), one entry per
+token; `offsets` (int64, documents + 1) and `languages` (uint16), the document table.
+"""
+
+import json
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import save_file
+
+from unmask.errors import CorpusError
+from unmask.files import atomic_path, digest, file_digest
+from unmask.text.split import SPLITS
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+WORD_START = 1
+SENTENCE_START = 2
+
+Array = npt.NDArray[Any]
+_DTYPES = {"U8": np.uint8, "U16": np.uint16, "U32": np.uint32, "U64": np.uint64, "I64": np.int64}
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """The ids of the tokenizer's special tokens."""
+
+    cls: int
+    sep: int
+    mask: int
+    pad: int | None
+    unk: int | None
+    all: tuple[int, ...]
+    pair_separators: int = 1
+    """How many separators stand between the two texts of a pair (RoBERTa has two)."""
+
+
+def token_dtype(vocab_size: int) -> type[np.unsignedinteger[Any]]:
+    """The smallest type that holds every id."""
+    return np.uint16 if vocab_size <= 1 << 16 else np.uint32
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Array], facts: Mapping[str, Any]) -> None:
+    """Write named arrays and a few facts as one safetensors file, whole or not at all."""
+    with atomic_path(path) as temporary:
+        try:
+            save_file(dict(arrays), temporary, metadata={"unmask": json.dumps(facts)})
+        except Exception as error:
+            # safetensors reports a full disk as an error of its own, with the errno in its text only
+            if "No space left" in str(error) or "os error 28" in str(error):
+                raise OSError(28, "No space left on device") from error
+            raise
+
+
+def read_arrays(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Map a file of `write_arrays` into memory without reading it through."""
+    try:
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(size))
+        facts = json.loads(header.pop("__metadata__")["unmask"])
+        start = 8 + size
+        end = start + max((entry["data_offsets"][1] for entry in header.values()), default=0)
+        if path.stat().st_size != end:
+            raise ValueError(f"{path.stat().st_size} bytes instead of {end}")
+        data = np.memmap(path, mode="r", offset=0) if end else np.empty(0, np.uint8)
+        arrays = {
+            name: data[start + entry["data_offsets"][0] : start + entry["data_offsets"][1]]
+            .view(_DTYPES[entry["dtype"]])
+            .reshape(entry["shape"])
+            for name, entry in header.items()
+        }
+    except FileNotFoundError:
+        raise CorpusError(f"{path} is missing: run `unmask prepare` again") from None
+    except (ValueError, KeyError, TypeError, OverflowError, MemoryError) as error:
+        raise CorpusError(f"{path} is damaged ({error}): delete it and run `unmask prepare` again") from None
+    return arrays, facts
+
+
+class Corpus:
+    """One split of a prepared folder, read in place: memory does not grow with its size."""
+
+    def __init__(self, folder: Path, split: str, manifest: Mapping[str, Any]) -> None:
+        self.folder, self.split, self.manifest = folder, split, manifest
+        facts = manifest["splits"][split]
+        self.token_count: int = facts["tokens"]
+        self.document_count: int = facts["documents"]
+        self.language_names: tuple[str, ...] = tuple(manifest["languages"])
+        self.vocab_size: int = manifest["tokenizer"]["vocab_size"]
+        special = manifest["tokenizer"]["special"]
+        self.special = Special(**{**special, "all": tuple(special["all"])})
+        self._shards = [read_arrays(folder / shard["file"])[0] for shard in facts["shards"]]
+        counts = [len(shard["languages"]) for shard in self._shards]
+        self._starts = [0, *np.cumsum(counts).tolist()] if counts else [0]
+        if self._starts[-1] != self.document_count:
+            raise CorpusError(f"{folder}/{split} does not hold the documents its manifest names")
+
+    @classmethod
+    def open(cls, folder: Path | str, split: str = "train") -> "Corpus":
+        """Open one split of a folder that `unmask prepare` wrote."""
+        if split not in SPLITS:
+            raise CorpusError(f"there is no split {split!r}: choose one of {', '.join(SPLITS)}")
+        return cls(Path(folder), split, read_manifest(Path(folder)))
+
+    def document(self, number: int) -> tuple[Array, Array]:
+        """The ids and flags of one document, as views."""
+        shard = bisect_right(self._starts, number) - 1
+        arrays, local = self._shards[shard], number - self._starts[shard]
+        start, end = arrays["offsets"][local], arrays["offsets"][local + 1]
+        return arrays["ids"][start:end], arrays["flags"][start:end]
+
+    @cached_property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Tokens of every document."""
+        parts = [np.diff(shard["offsets"]) for shard in self._shards]
+        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+    @cached_property
+    def languages(self) -> npt.NDArray[np.uint16]:
+        """The language of every document, as an index into `language_names`."""
+        parts = [shard["languages"] for shard in self._shards]
+        return np.concatenate(parts) if parts else np.empty(0, np.uint16)
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when any token of any split does."""
+        return corpus_fingerprint(self.manifest)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a finished corpus folder."""
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text("utf-8"))
+        version = manifest["format"]
+    except FileNotFoundError:
+        if (folder / ".work").is_dir():
+            raise CorpusError(
+                f"{folder} is unfinished: run the same `unmask prepare` again to go on"
+            ) from None
+        raise CorpusError(f"{folder} is not a corpus: make one with `unmask prepare`") from None
+    except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError):
+        raise CorpusError(f"{path} is damaged: run `unmask prepare` again") from None
+    if version != FORMAT:
+        raise CorpusError(f"{folder} has format {version}, this version reads {FORMAT}: prepare it again")
+    return dict(manifest)
+
+
+def corpus_fingerprint(manifest: Mapping[str, Any]) -> str:
+    """One digest over the tokenizer and every shard."""
+    shards = [shard["digest"] for split in SPLITS for shard in manifest["splits"][split]["shards"]]
+    return digest(manifest["tokenizer"]["fingerprint"], *shards)
+
+
+def verify(folder: Path) -> None:
+    """Compare every shard with the digest in the manifest; name those that differ."""
+    manifest = read_manifest(folder)
+    bad = [
+        shard["file"]
+        for split in SPLITS
+        for shard in manifest["splits"][split]["shards"]
+        if not (folder / shard["file"]).is_file() or file_digest(folder / shard["file"]) != shard["digest"]
+    ]
+    if bad:
+        raise CorpusError(
+            f"{folder}: {', '.join(bad)} changed since it was prepared (wrong checksum or missing): "
+            f"remove {folder / MANIFEST} and run `unmask prepare` again"
+        )

@@ -1,0 +1,272 @@
+"""Raw text to shards: the same bytes whatever the workers, machines or interruptions."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unmask.config import Recipe, load_recipe
+from unmask.data import join, prepare as prepare_module, shards
+from unmask.data.prepare import Job, file_batches, prepare
+from unmask.data.shards import Corpus
+from unmask.errors import ConfigError, CorpusError, InputError, OutputError, UserError
+from unmask.text import SPLITS, find_sources, read_documents, split_of, text_hash
+from unmask.tokenizer import Tokenizer
+
+SETTINGS = ["prepare.valid=0.15", "prepare.test=0.15", "prepare.shard_tokens=600"]
+
+
+@pytest.fixture
+def recipe() -> Recipe:
+    return load_recipe(None, SETTINGS)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare_module, "CHUNK_CHARS", 900)
+    monkeypatch.setattr(prepare_module, "BATCH_BYTES", 9_000)
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {
+        p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()
+    }
+
+
+def test_every_document_once_in_its_split(
+    text_folder: Path, tmp_path: Path, tokenizer: Tokenizer, texts: list[str], recipe: Recipe
+) -> None:
+    manifest = prepare(find_sources([str(text_folder)]), tokenizer, tmp_path / "out", recipe, workers=1)
+    assert manifest["documents_read"] == len(texts)
+    assert manifest["dropped"] == {}
+    assert len(manifest["splits"]["train"]["shards"]) > 3
+    for number, split in enumerate(SPLITS):
+        corpus = Corpus.open(tmp_path / "out", split)
+        expected = [t for t in texts if split_of(text_hash(t), 0.15, 0.15) == number]
+        assert corpus.document_count == len(expected) > 0
+        found = [corpus.document(i)[0].tolist() for i in range(corpus.document_count)]
+        assert found == [list(tokenizer.encode(text, special=False).ids) for text in expected]
+        assert corpus.lengths.tolist() == [len(ids) for ids in found]
+        assert corpus.token_count == sum(map(len, found)) == manifest["splits"][split]["tokens"]
+        assert corpus.vocab_size == tokenizer.vocab_size
+        assert (corpus.special.cls, corpus.special.mask) == (tokenizer.cls_id, tokenizer.mask_id)
+    assert Tokenizer.load(tmp_path / "out" / "tokenizer").fingerprint == tokenizer.fingerprint
+    assert load_recipe(tmp_path / "out" / "recipe.toml") == recipe
+    shards.verify(tmp_path / "out")
+
+
+def test_bytes_do_not_depend_on_workers_or_machines(
+    text_folder: Path, tmp_path: Path, tokenizer: Tokenizer, recipe: Recipe
+) -> None:
+    sources = find_sources([str(text_folder)])
+    prepare(sources, tokenizer, tmp_path / "one", recipe, workers=1)
+    prepare(sources, tokenizer, tmp_path / "two", recipe, workers=2)
+    for jobs in (2, 5):  # fewer and more machines than there are batches of files
+        for number in reversed(range(1, jobs + 1)):
+            prepare(sources, tokenizer, tmp_path / f"jobs{jobs}", recipe, 1, Job(number, jobs))
+        made = tree(tmp_path / f"jobs{jobs}" / ".work" / "parts")
+        prepare(sources, tokenizer, tmp_path / f"jobs{jobs}", recipe, workers=1)
+        assert len(made) > 6
+    one = tree(tmp_path / "one")
+    assert one == tree(tmp_path / "two") == tree(tmp_path / "jobs2") == tree(tmp_path / "jobs5")
+
+
+def test_jobs_share_the_work(text_folder: Path, tmp_path: Path, tokenizer: Tokenizer, recipe: Recipe) -> None:
+    sources = find_sources([str(text_folder)])
+    made = []
+    for number in (1, 2, 3):
+        prepare(sources, tokenizer, tmp_path / str(number), recipe, 1, Job(number, 3))
+        made.append({p.name for p in (tmp_path / str(number) / ".work" / "parts").glob("*.safetensors")})
+        assert made[-1]
+    prepare(sources, tokenizer, tmp_path / "all", recipe, 1, Job(1, 1))
+    assert len(made[0] | made[1] | made[2]) == sum(map(len, made))
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("after", [0, 1, 3, 6, 9])
+def test_interrupted_goes_on_and_ends_the_same(
+    text_folder: Path,
+    tmp_path: Path,
+    tokenizer: Tokenizer,
+    recipe: Recipe,
+    monkeypatch: pytest.MonkeyPatch,
+    after: int,
+) -> None:
+    sources = find_sources([str(text_folder)])
+    prepare(sources, tokenizer, tmp_path / "whole", recipe, workers=1)
+    writes = 0
+    real = os.replace
+
+    def failing(source: str, target: str) -> None:
+        nonlocal writes
+        writes += 1
+        if writes > after:
+            raise Stop
+        real(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", lambda self, target: failing(self, target))
+        with pytest.raises(Stop):
+            prepare(sources, tokenizer, tmp_path / "broken", recipe, workers=1)
+    with pytest.raises(CorpusError, match="unfinished|not a corpus"):
+        Corpus.open(tmp_path / "broken")
+    assert not list((tmp_path / "broken").rglob("*.tmp"))
+    prepare(sources, tokenizer, tmp_path / "broken", recipe, workers=1)
+    assert tree(tmp_path / "broken") == tree(tmp_path / "whole")
+
+
+def test_duplicates_are_dropped_wherever_they_are(
+    tmp_path: Path, tokenizer: Tokenizer, texts: list[str], recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repeated = [*texts, texts[3], texts[3] + " ", *texts[5:9]]
+    (tmp_path / "a.txt").write_text("\n\n".join(repeated), "utf-8")
+    sources = find_sources([str(tmp_path / "a.txt")])
+    manifest = prepare(sources, tokenizer, tmp_path / "one", recipe, workers=1)
+    assert manifest["dropped"] == {"duplicate": 6}
+    monkeypatch.setattr(join, "_MOST_HASHES", 7)  # many passes over the hashes give the same
+    prepare(sources, tokenizer, tmp_path / "many", recipe, workers=1)
+    assert tree(tmp_path / "one") == tree(tmp_path / "many")
+    kept = load_recipe(None, [*SETTINGS, "prepare.deduplicate=false"])
+    manifest = prepare(sources, tokenizer, tmp_path / "kept", kept, workers=1)
+    assert manifest["dropped"] == {}
+    assert sum(s["documents"] for s in manifest["splits"].values()) == len(repeated)
+
+
+def test_dropped_documents_are_counted_by_reason(
+    tmp_path: Path, tokenizer: Tokenizer, texts: list[str]
+) -> None:
+    (tmp_path / "a.txt").write_text("\n\n".join([*texts, "curto", "1234 5678 9012 3456 !!!"]), "utf-8")
+    recipe = load_recipe(None, ["text.min_chars=10", "text.min_letters=0.5"])
+    manifest = prepare(find_sources([str(tmp_path / "a.txt")]), tokenizer, tmp_path / "o", recipe, workers=1)
+    assert manifest["dropped"] == {"letters": 1, "short": 1}
+
+
+def test_languages_are_kept(tmp_path: Path, tokenizer: Tokenizer, texts: list[str], recipe: Recipe) -> None:
+    (tmp_path / "pt.txt").write_text("\n\n".join(texts[:40]), "utf-8")
+    (tmp_path / "en.jsonl").write_text(
+        "\n".join(json.dumps({"text": t, "l": "en"}) for t in texts[40:]), "utf-8"
+    )
+    recipe = load_recipe(None, [*SETTINGS, "text.language_column=l"])
+    sources = find_sources([f"pt={tmp_path}/pt.txt", str(tmp_path / "en.jsonl")])
+    manifest = prepare(sources, tokenizer, tmp_path / "o", recipe, workers=1)
+    assert manifest["languages"] == ["en", "pt"]
+    corpus = Corpus.open(tmp_path / "o")
+    by_name = [corpus.language_names[number] for number in corpus.languages]
+    assert by_name == sorted(by_name, reverse=True)
+    facts = manifest["splits"]["train"]["languages"]
+    assert {name: by_name.count(name) for name in ("en", "pt")} == {
+        n: f["documents"] for n, f in facts.items()
+    }
+    assert sum(f["tokens"] for f in facts.values()) == corpus.token_count
+
+
+def test_run_again_does_nothing(
+    text_folder: Path, tmp_path: Path, tokenizer: Tokenizer, recipe: Recipe
+) -> None:
+    sources = find_sources([str(text_folder)])
+    first = prepare(sources, tokenizer, tmp_path / "o", recipe, workers=1)
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "o").rglob("*")}
+    assert prepare(sources, tokenizer, tmp_path / "o", recipe, workers=1) == first
+    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "o").rglob("*")} == before
+
+
+def test_other_input_or_settings_are_refused(
+    text_folder: Path, tmp_path: Path, tokenizer: Tokenizer, recipe: Recipe
+) -> None:
+    sources = find_sources([str(text_folder)])
+    prepare(sources, tokenizer, tmp_path / "o", recipe, 1, Job(1, 2))
+    other = load_recipe(None, ["text.min_chars=3"])
+    with pytest.raises(
+        CorpusError, match=r"unfinished corpus of other input or settings \(text, prepare differ\)"
+    ):
+        prepare(sources, tokenizer, tmp_path / "o", other, workers=1)
+    prepare(sources, tokenizer, tmp_path / "o", recipe, workers=1)
+    with pytest.raises(OutputError, match="made of other input or settings"):
+        prepare(sources[:1], tokenizer, tmp_path / "o", recipe, workers=1)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("x")
+    with pytest.raises(OutputError, match="holds other files"):
+        prepare(sources, tokenizer, tmp_path / "mine", recipe, workers=1)
+
+
+def test_unreadable_input_keeps_what_was_done(
+    text_folder: Path, tmp_path: Path, tokenizer: Tokenizer, recipe: Recipe, texts: list[str]
+) -> None:
+    bad = text_folder / "d.txt"
+    bad.write_bytes("\n\n".join(texts).encode() * 3 + b"\n\nol\xe1\n")
+    with pytest.raises(InputError, match=r"d\.txt.*byte"):
+        prepare(find_sources([str(text_folder)]), tokenizer, tmp_path / "o", recipe, workers=2)
+    assert list((tmp_path / "o" / ".work" / "parts").glob("*.safetensors"))
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "gone", "header"])
+def test_a_damaged_shard_is_named(
+    text_folder: Path, tmp_path: Path, tokenizer: Tokenizer, recipe: Recipe, damage: str
+) -> None:
+    out = tmp_path / "o"
+    prepare(find_sources([str(text_folder)]), tokenizer, out, recipe, workers=1)
+    shard = out / "train" / "00001.safetensors"
+    data = bytearray(shard.read_bytes())
+    if damage == "flip":
+        data[-1] ^= 1
+    elif damage == "header":
+        data[:8] = (1 << 60).to_bytes(8, "little")
+    shard.write_bytes(data[:-5] if damage == "cut" else data)
+    if damage == "gone":
+        shard.unlink()
+    with pytest.raises(CorpusError, match=r"train/00001\.safetensors"):
+        shards.verify(out)
+    if damage != "flip":
+        with pytest.raises(CorpusError, match=r"00001\.safetensors"):
+            Corpus.open(out)
+
+
+def test_bad_corpus_folders(tmp_path: Path, text_folder: Path, tokenizer: Tokenizer, recipe: Recipe) -> None:
+    with pytest.raises(CorpusError, match="not a corpus"):
+        Corpus.open(tmp_path)
+    prepare(find_sources([str(text_folder)]), tokenizer, tmp_path / "o", recipe, workers=1)
+    with pytest.raises(CorpusError, match="no split 'dev'"):
+        Corpus.open(tmp_path / "o", "dev")
+    manifest = tmp_path / "o" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 9'))
+    with pytest.raises(CorpusError, match="format 9"):
+        Corpus.open(tmp_path / "o")
+    manifest.write_text("{")
+    with pytest.raises(CorpusError, match="damaged"):
+        Corpus.open(tmp_path / "o")
+
+
+def test_small_files_travel_together_large_ones_alone(tmp_path: Path) -> None:
+    for number, size in enumerate([10, 20, 10_000, 30, 8_960, 40]):
+        (tmp_path / f"{number}.txt").write_text("x" * size)
+    batches = file_batches(find_sources([str(tmp_path)]))
+    assert [[s.name for s in batch] for batch in batches] == [
+        ["0.txt", "1.txt"], ["2.txt"], ["3.txt", "4.txt"], ["5.txt"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "x/2", "2", "1/0", "-1/2"])
+def test_bad_shares(text: str) -> None:
+    with pytest.raises(ConfigError, match="i/n"):
+        Job.parse(text)
+
+
+def test_nothing_left_after_cleaning(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    (tmp_path / "a.txt").write_text(" \n\n \n")
+    with pytest.raises(UserError, match="no documents|empty|nothing"):
+        prepare(find_sources([str(tmp_path / "a.txt")]), tokenizer, tmp_path / "o", workers=1)
+
+
+def test_wide_vocabularies_take_wide_ids() -> None:
+    assert shards.token_dtype(65_536) is np.uint16
+    assert shards.token_dtype(65_537) is np.uint32
+
+
+def test_reader_gives_the_same_documents(text_folder: Path, texts: list[str]) -> None:
+    found = [d.text for s in find_sources([str(text_folder)]) for d in read_documents(s, Recipe().text)]
+    assert found == texts

@@ -1,0 +1,127 @@
+"""The command line: help at once, one clear line for every mistake, JSON for scripts."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import unmask
+
+CORPUS = "\n\n".join(
+    f"O barco número {n} chegou ao porto de manhã. A carga {n} foi descarregada à tarde." for n in range(60)
+)
+
+
+def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "unmask", *arguments], capture_output=True, text=True, check=False, **options
+    )  # type: ignore[call-overload,no-any-return]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A text file, a vocabulary and a corpus, all made through the command line."""
+    folder = tmp_path_factory.mktemp("cli")
+    (folder / "a.txt").write_text(CORPUS, "utf-8")
+    made = run("tokenizer", "a.txt", "--vocab-size", "90", "-o", "vocab", "-q", cwd=folder)
+    assert made.returncode == 0, made.stderr
+    made = run("prepare", "a.txt", "-t", "vocab", "-o", "shards", "--workers", "1", "-q", cwd=folder)
+    assert made.returncode == 0, made.stderr
+    return folder
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"unmask {unmask.__version__}\n"
+
+
+def test_every_command_has_help_with_an_example() -> None:
+    listed = run("--help").stdout
+    commands = [name for name in ("dedup", "tokenizer", "prepare", "corpus") if f" {name} " in listed]
+    assert len(commands) == 4
+    for command in commands:
+        shown = run(command, "--help", env={**os.environ, "COLUMNS": "200"})
+        assert shown.returncode == 0
+        assert f"unmask {command}" in shown.stdout
+        assert "--json" in shown.stdout
+
+
+def test_shell_completion() -> None:
+    shown = run("--show-completion", "bash")
+    assert shown.returncode == 0
+    assert "_UNMASK_COMPLETE" in shown.stdout or "_PYTHON" in shown.stdout
+
+
+def test_results_as_json(folder: Path) -> None:
+    manifest = json.loads(run("corpus", "shards", "--verify", "--json", cwd=folder).stdout)
+    assert manifest["verified"]
+    assert manifest["splits"]["train"]["documents"] > 50
+    assert len(manifest["fingerprint"]) == 32
+
+
+def test_results_for_people(folder: Path) -> None:
+    shown = run("corpus", "shards", "--verify", cwd=folder)
+    assert "60 documents read; dropped: none" in shown.stdout
+    assert "agrees with its checksum" in shown.stdout
+
+
+def test_standard_input(folder: Path) -> None:
+    made = run("prepare", "-", "-t", "vocab", "-o", "piped", "-q", "--json", cwd=folder, input=CORPUS)
+    assert json.loads(made.stdout)["documents_read"] == 60
+
+
+def test_languages_in_the_summary(folder: Path) -> None:
+    (folder / "b.txt").write_text("The ship came in.\n\nThe cargo was heavy.", "utf-8")
+    made = run("prepare", "pt=a.txt", "en=b.txt", "-t", "vocab", "-o", "two", "-q", "--set", "prepare.valid=0",
+               "--set", "prepare.test=0", cwd=folder)  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    shown = run("corpus", "two", "--alpha", "0.5", cwd=folder)
+    assert "drawn at α = 0.5: en" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["prepare", "nowhere", "-t", "vocab", "-o", "x"], "there is no nowhere"),
+        (["prepare", "a.txt", "-t", "nowhere", "-o", "x"], "nowhere"),
+        (
+            ["prepare", "a.txt", "-t", "vocab", "-o", "x", "--set", "text.min_char=3"],
+            "did you mean text.min_chars",
+        ),
+        (["prepare", "a.txt", "-t", "vocab", "-o", "x", "--shard", "9/3"], "write it as i/n"),
+        (
+            ["prepare", "a.txt", "-t", "vocab", "-o", "shards", "--set", "seed=1", "--documents", "line"],
+            "other input",
+        ),
+        (["prepare", "a.txt", "-t", "vocab", "-o", "a.txt"], "a.txt"),
+        (["corpus", "vocab"], "is not a corpus"),
+        (["tokenizer", "a.txt", "--vocab-size", "90", "-o", "y", "--kind", "wordpice"], "wordpice"),
+    ],
+)
+def test_mistakes_are_one_line_and_status_2(folder: Path, arguments: list[str], says: str) -> None:
+    failed = run(*arguments, cwd=folder)
+    assert failed.returncode == 2, failed.stderr
+    assert "Traceback" not in failed.stderr
+    assert says in failed.stderr
+
+
+def test_wrong_encoding_is_named(folder: Path) -> None:
+    (folder / "latin.txt").write_bytes("olá, café".encode("latin-1"))
+    failed = run("prepare", "latin.txt", "-t", "vocab", "-o", "z", cwd=folder)
+    assert failed.returncode == 2
+    assert "latin.txt" in failed.stderr
+    assert "byte 2" in failed.stderr
+    assert "Traceback" not in failed.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+def test_a_full_pipe_is_no_traceback(folder: Path) -> None:
+    with open("/dev/full", "w") as full:
+        failed = subprocess.run(
+            [sys.executable, "-m", "unmask", "corpus", "shards", "--json"],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=folder,
+        )  # fmt: skip
+    assert failed.returncode != 0
+    assert "Traceback" not in failed.stderr

@@ -1,0 +1,99 @@
+"""Recipes: read, changed, written back; a misspelt key says which one was meant."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unmask.config import Recipe, known_keys, load_recipe, write_recipe
+from unmask.errors import ConfigError
+
+RECIPES = sorted((Path(__file__).resolve().parents[1] / "recipes").glob("*.toml"))
+
+
+def test_defaults_need_no_file() -> None:
+    assert load_recipe() == Recipe()
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_parses(path: Path) -> None:
+    assert load_recipe(path) != Recipe()
+
+
+def test_changes_go_before_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "r.toml"
+    path.write_text('seed = 3\n[text]\nmin_chars = 20\ncolumn = "body"\n')
+    recipe = load_recipe(path, ["text.min_chars=5", "tokenizer.kind=unigram", "text.fix_mojibake=true"])
+    assert (recipe.seed, recipe.text.min_chars, recipe.text.column) == (3, 5, "body")
+    assert recipe.tokenizer.kind == "unigram"
+    assert recipe.text.fix_mojibake
+
+
+def test_recipe_as_run_reads_back(tmp_path: Path) -> None:
+    recipe = load_recipe(None, ["text.language_column=lang", "prepare.valid=0.1"])
+    write_recipe(recipe, tmp_path / "recipe.toml")
+    assert load_recipe(tmp_path / "recipe.toml") == recipe
+
+
+@pytest.mark.parametrize(
+    ("change", "meant"),
+    [
+        ("tokenizer.vocabsize=8", "tokenizer.vocab_size"),
+        ("text.min_char=8", "text.min_chars"),
+        ("tokeniser.kind=bpe", "tokenizer"),
+        ("sed=1", "seed"),
+    ],
+)
+def test_misspelt_key_names_the_one_meant(change: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=f"did you mean {meant}"):
+        load_recipe(None, [change])
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("seed", "section.key=value"),
+        ("=3", "section.key=value"),
+        ("tokenizer.kind=wordpeice", "tokenizer.kind: .*'wordpeice'"),
+        ("prepare.valid=2", "prepare.valid: .*less than or equal to 1"),
+        ("seed.x=1", "seed"),
+    ],
+)
+def test_bad_values_are_one_clear_line(change: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        load_recipe(None, [change])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("content", "says"), [("a = [", "not valid TOML"), (None, "no recipe at")])
+def test_bad_files(tmp_path: Path, content: str | None, says: str) -> None:
+    path = tmp_path / "r.toml"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ConfigError, match=says):
+        load_recipe(path)
+
+
+def test_a_recipe_is_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Recipe().seed = 1  # type: ignore[misc]
+
+
+@given(st.sampled_from(sorted(known_keys())), st.text(max_size=8))
+def test_any_change_is_applied_or_explained(key: str, value: str) -> None:
+    try:
+        assert isinstance(load_recipe(None, [f"{key}={value}"]), Recipe)
+    except ConfigError as error:
+        assert str(error).startswith("--set")
+
+
+def test_every_field_is_documented() -> None:
+    def check(section: type) -> None:
+        for name, field in section.model_fields.items():
+            if hasattr(field.annotation, "model_fields"):
+                check(field.annotation)
+            else:
+                assert field.description, f"{section.__name__}.{name}"
+
+    check(Recipe)

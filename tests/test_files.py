@@ -1,0 +1,48 @@
+"""Atomic writes: the old file or the whole new one, and no rubbish left behind."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from unmask.errors import OutputError
+from unmask.files import atomic_path, digest, file_digest, write_atomic, write_json
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    write_atomic(path, "old")
+    with pytest.raises(RuntimeError), atomic_path(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_folders_are_made_and_json_is_readable(tmp_path: Path) -> None:
+    write_json(tmp_path / "x" / "y.json", {"a": "ção"})
+    assert (tmp_path / "x" / "y.json").read_text("utf-8") == '{\n  "a": "ção"\n}\n'
+
+
+def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full on this system")
+    path = tmp_path / "a"
+    with pytest.raises(OutputError, match=r"no space left while writing .*a"), atomic_path(path):
+        with open("/dev/full", "wb", buffering=0) as full:
+            full.write(b"x")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_in_the_way_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x")
+    with pytest.raises(OutputError, match="cannot write"):
+        write_atomic(tmp_path / "f" / "g", "y")
+
+
+def test_digests_separate_parts(tmp_path: Path) -> None:
+    assert digest("ab", "c") != digest("a", "bc")
+    write_atomic(tmp_path / "a", b"123")
+    write_atomic(tmp_path / "b", b"123")
+    write_atomic(tmp_path / "c", b"124")
+    assert file_digest(tmp_path / "a") == file_digest(tmp_path / "b") != file_digest(tmp_path / "c")

@@ -1,0 +1,34 @@
+"""Progress speaks on standard error, with a rate and the time left, and only when there is something to say."""
+
+import pytest
+
+from unmask.progress import SILENT, Console, _PlainStage
+
+
+def test_silent_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with SILENT.stage("work", 3) as stage:
+        stage.advance(3)
+        stage.note("x")
+    SILENT.say("hello")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_short_work_is_not_announced(capsys: pytest.CaptureFixture[str]) -> None:
+    with Console().stage("work", 3) as stage:
+        stage.advance(3)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_long_work_shows_rate_and_time_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_PlainStage, "interval", 0.0)
+    with Console().stage("reading", 10, "MB") as stage:
+        stage.note("file 1")
+        stage.advance(4)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "reading: 4 of 10 MB" in err
+    assert "MB/s" in err
+    assert "s left" in err
+    assert "file 1" in err
