@@ -6,26 +6,31 @@ _CLOSERS = "\"'”’»)\\]}"
 _OPENERS = frozenset("\"'“‘«‹„([{¿¡—–-*_ ")
 _CONTINUERS = frozenset(".,;:!?…)]}»”’%/&")
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # A stop with what may follow it before white space, or a bare newline.
 _CANDIDATE = re.compile(rf"[.!?…\n](?:(?<=\n)|([.!?…]*[{_CLOSERS}]*)[ \n])")
 _ENUMERATOR = re.compile(r"\d{1,3}|[IVXLC]{1,5}|[A-Za-z]")
 _INITIALS = re.compile(r"(?:[^\W\d_]{1,3}\.)*[^\W\d_]")
 
 # Before a name or an example: never the end of a sentence.
-_NEVER_LAST = frozenset(
+_NEVER_LAST = _words(
     """sr sra srs sras srta srª dr dra drs dras drª prof profa profª profs eng arq exmo exma exmos exmas ilmo
     ilma rev revmo pe fr sto sta gen cel cmdt maj ten sgt alm des dep sen gov pres mr mrs ms messrs capt lt
-    cmdr hon e.g i.e p.ex v.g cf viz vs""".split()
+    cmdr hon e.g i.e p.ex v.g cf viz vs"""
 )
 # Before a number: not the end of a sentence.
-_BEFORE_NUMBER = frozenset(
+_BEFORE_NUMBER = _words(
     """art arts n no nos nr núm num pág págs pag p pp vol vols cap caps fig figs tab séc sec ed tel fl fls doc
-    eq ref al § ch jan feb mar apr jun jul aug sep sept oct nov dec fev abr mai ago set out dez""".split()
+    eq ref al § ch jan feb mar apr jun jul aug sep sept oct nov dec fev abr mai ago set out dez"""
 )
 # Either, like initials: the end only before a word that likes to begin sentences.
-_EITHER = frozenset(
+_EITHER = _words(
     """st mt ft col adm rep jr co corp ltd ltda inc cia exa exas ex bros dept univ assn av ave blvd rd approx
-    aprox""".split()
+    aprox"""
 )
 _NUMBER = re.compile(r"\d|(?!I\b)[IVXLC]+\b")
 _STARTER = re.compile(
