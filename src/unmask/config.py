@@ -216,8 +216,10 @@ class ModelConfig(Section):
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
         if self.position == "rotary" and self.width // self.heads % 2:
             raise ValueError(f"rotary positions need an even width per head, not {self.width // self.heads}")
-        if self.global_every > 1 and not self.window:
-            raise ValueError("global_every needs a window for the layers between")
+        if (self.global_every > 1) != (self.window > 0):
+            raise ValueError("window and global_every go together: set both, or leave 0 and 1")
+        if self.global_every > self.layers:
+            raise ValueError(f"global_every {self.global_every} is more than layers {self.layers}")
         if self.pad_id >= self.vocab_size:
             raise ValueError(f"pad_id {self.pad_id} is outside the vocabulary of {self.vocab_size}")
         return self

@@ -1,0 +1,1 @@
+"""The network: config to encoder and heads. Knows no text and no trainer."""

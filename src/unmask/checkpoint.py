@@ -1,0 +1,182 @@
+"""The model folder: what is on disk, read with suspicion and written whole or not at all.
+
+config.json · model.safetensors (or shards with an index) · unmask_heads.safetensors (heads that the published
+layout has no place for) · tokenizer.json · tokenizer_config.json · README.md
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from unmask import __version__
+from unmask.errors import ModelError, OutputError
+from unmask.files import disk_errors, write_atomic, write_json
+from unmask.model.network import Model
+from unmask.model.published import read_config, write_config
+from unmask.model.weights import LoadReport, assemble, disassemble
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+OWN_WEIGHTS = "unmask_heads.safetensors"
+PICKLE = "pytorch_model.bin"
+
+
+class SavesItself(Protocol):
+    """What `save_model` needs of a tokenizer."""
+
+    def save(self, folder: Path) -> None: ...
+
+
+def load_model(
+    folder: Path | str,
+    dtype: torch.dtype = torch.float32,
+    heads: Iterable[str] | None = None,
+    allow_pickle: bool = False,
+) -> tuple[Model, LoadReport]:
+    """The model in a folder, and what did not fit; the heads it holds, or those asked for."""
+    folder = Path(folder)
+    values = read_values(folder)
+    config = read_config(values)
+    tensors = _read_weights(folder, allow_pickle)
+    own = _read_safetensors(folder, OWN_WEIGHTS) if (folder / OWN_WEIGHTS).exists() else {}
+    try:
+        return assemble(config, values, tensors, own, dtype, heads)
+    except ModelError as error:
+        raise ModelError(f"{folder}: {error}") from None
+
+
+def save_model(
+    model: Model, folder: Path | str, tokenizer: SavesItself | None = None, card: str | None = None
+) -> None:
+    """Write a folder that unmask, transformers and sentence-transformers open."""
+    folder = Path(folder)
+    architecture, tensors, own = disassemble(model)
+    values = write_config(model.config, architecture)
+    values["unmask"] = {"version": __version__, "heads": list(model.heads)}
+    with _whole_folder(folder) as unfinished:
+        write_json(unfinished / CONFIG, values)
+        save_file(tensors, unfinished / WEIGHTS, metadata={"format": "pt"})
+        if own:
+            save_file(own, unfinished / OWN_WEIGHTS, metadata={"format": "pt"})
+        if tokenizer is not None:
+            tokenizer.save(unfinished)
+        if card is not None:
+            write_atomic(unfinished / "README.md", card)
+
+
+def read_values(folder: Path) -> dict[str, Any]:
+    """The contents of a folder's config.json."""
+    if not folder.is_dir():
+        raise ModelError(f"no model folder at {folder}")
+    return _read_json(folder, CONFIG)
+
+
+def _read_json(folder: Path, name: str) -> dict[str, Any]:
+    path = _inside(folder, name)
+    try:
+        values = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ModelError(
+            f"{folder} has no {name}: it is not a model folder, or its copy is incomplete"
+        ) from None
+    except (ValueError, RecursionError, OSError) as error:
+        raise ModelError(f"{path} is not valid JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise ModelError(f"{path} should hold an object, not a {type(values).__name__}")
+    return values
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """The path of a folder's file; an error if it leads out of the folder."""
+    root = folder.resolve()
+    if root.parent.name == "snapshots" and root.parent.parent.name.startswith("models--"):
+        root = root.parent.parent  # the Hugging Face cache keeps the files beside its snapshots
+    path = folder / name
+    if not path.resolve().is_relative_to(root):
+        raise ModelError(f"{path} leads out of its folder; copy the file into it if you trust it")
+    return path
+
+
+def _read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
+    if (folder / WEIGHTS).exists():
+        return _read_safetensors(folder, WEIGHTS)
+    if (folder / INDEX).exists():
+        return _read_shards(folder)
+    pickled = sorted(folder.glob("*.bin"))
+    if pickled and not allow_pickle:
+        raise ModelError(
+            f"{folder} holds pickled weights ({pickled[0].name}), which may run code; if you trust them: "
+            f"unmask convert {folder} DST --allow-pickle"
+        )
+    if (folder / PICKLE).exists():
+        return _read_pickle(_inside(folder, PICKLE))
+    raise ModelError(f"{folder} has no {WEIGHTS}: it is not a model folder, or its copy is incomplete")
+
+
+def _read_shards(folder: Path) -> dict[str, Tensor]:
+    placed = _read_json(folder, INDEX).get("weight_map")
+    if not isinstance(placed, dict) or not all(isinstance(name, str) for name in placed.values()):
+        raise ModelError(f"{folder / INDEX} has no weight_map of names to files")
+    tensors: dict[str, Tensor] = {}
+    for shard in sorted(set(placed.values())):
+        tensors |= _read_safetensors(folder, shard)
+    lost = sorted(set(placed) - set(tensors))
+    if lost:
+        raise ModelError(
+            f"{folder}: the shards lack {len(lost)} weights that {INDEX} names, such as {lost[0]}"
+        )
+    return tensors
+
+
+def _read_safetensors(folder: Path, name: str) -> dict[str, Tensor]:
+    path = _inside(folder, name)
+    try:
+        return load_file(path)
+    except FileNotFoundError:
+        raise ModelError(f"{folder} has no {name}: its copy is incomplete") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ModelError(f"{path} is damaged or cut short: copy or download it again ({error})") from None
+
+
+def _read_pickle(path: Path) -> dict[str, Tensor]:
+    """Tensors of an old checkpoint, through the unpickler that knows tensors only."""
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # whatever a hostile or broken file makes the unpickler raise
+        raise ModelError(
+            f"{path} is damaged or holds more than tensors: {str(error).splitlines()[0]}"
+        ) from None
+    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise ModelError(f"{path} does not hold a table of tensors")
+    return dict(state)
+
+
+@contextmanager
+def _whole_folder(folder: Path) -> Iterator[Path]:
+    """A new folder beside the old one, which takes its place if the block succeeds."""
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"{folder} is a file; name a folder to write the model to")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / CONFIG).exists():
+        raise OutputError(f"{folder} holds other files and no model; choose another folder")
+    unfinished = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    retired = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+    with disk_errors(folder):
+        try:
+            unfinished.mkdir(parents=True)
+            yield unfinished
+            if folder.exists():
+                folder.rename(retired)
+            unfinished.rename(folder)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            shutil.rmtree(retired, ignore_errors=True)

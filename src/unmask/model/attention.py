@@ -1,0 +1,182 @@
+"""Attention over packed sequences: one function, three engines.
+
+T tokens of all sequences · S sequences · B × L a padded grid · H heads · d width of a head · w window
+"""
+
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from itertools import pairwise
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Engine = Literal["auto", "varlen", "sdpa", "eager"]
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where each sequence lies among the tokens, and whether a token sees those after it."""
+
+    cu_seqlens: Tensor
+    """Where sequences begin, and the end of the last: int32 (S + 1)."""
+    max_seqlen: int
+    causal: bool = False
+    mask: Tensor | None = None
+    """Of a padded grid: which tokens are real, bool (B, L). The tokens are then T = B · L."""
+    _bands: dict[tuple[int, int, int], Tensor] = field(default_factory=dict)
+
+    @cached_property
+    def runs(self) -> list[tuple[int, int]]:
+        """Neighbours of equal length: (how many, length); they are computed together, with no padding."""
+        runs: list[tuple[int, int]] = []
+        for length in self.cu_seqlens.diff().tolist():
+            count = runs.pop()[0] if runs and runs[-1][1] == length else 0
+            runs.append((count + 1, length))
+        return [run for run in runs if run[1]]
+
+    def visible(self, length: int, window: int | None) -> Tensor | None:
+        """Which keys each query of a sequence sees, bool (L, L); None: all of them."""
+        if not self.causal and (window is None or window >= length - 1):
+            return None
+        place = torch.arange(length, device=self.cu_seqlens.device)
+        distance = place[:, None] - place  # (L, L), positive towards the past
+        seen = distance >= (0 if self.causal else -length)
+        return seen if window is None else seen & (distance.abs() <= window)
+
+    def band(self, length: int, chunk: int, window: int) -> Tensor:
+        """What each query of each chunk sees of its own and the neighbouring keys: bool (n, chunk, keys)."""
+        key = (length, chunk, window)
+        if key not in self._bands:
+            device = self.cu_seqlens.device
+            after = 0 if self.causal else window
+            query = torch.arange(-(-length // chunk) * chunk, device=device).view(-1, chunk, 1)
+            keys = torch.arange(-window, chunk + after, device=device) + query[:, :1]  # (n, 1, keys)
+            near = (keys >= query - window) & (keys <= query + after)
+            # A query behind the end is thrown away, but must see something or its softmax is not a number.
+            self._bands[key] = near & (keys >= 0) & ((keys < length) | (query >= length))
+        return self._bands[key]
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    layout: Layout,
+    window: int | None = None,
+    dropout: float = 0.0,
+    engine: Engine = "auto",
+) -> Tensor:
+    """softmax(QKᵀ/√d)V within each sequence; q, k, v and the result are (T, H, d)."""
+    if engine == "auto":
+        engine = choose_engine(q, layout, dropout)
+    if engine == "varlen":
+        return _varlen(q, k, v, layout, window)
+    if engine == "sdpa":
+        return _sdpa(q, k, v, layout, window, dropout)
+    return eager_attention(q, k, v, layout, window, dropout)[0]
+
+
+def choose_engine(q: Tensor, layout: Layout, dropout: float) -> Engine:
+    """The fastest engine that can do what is asked."""
+    if layout.mask is not None:
+        return "eager"
+    if q.is_cuda and q.dtype in (torch.float16, torch.bfloat16) and not dropout and _varlen_kernel():
+        return "varlen"
+    return "sdpa"
+
+
+@cache
+def _varlen_kernel() -> Any:
+    """torch's variable-length attention, or None where this build has none that knows windows."""
+    try:
+        import inspect
+
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return None
+    return varlen_attn if "window_size" in inspect.signature(varlen_attn).parameters else None
+
+
+def _varlen(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None) -> Tensor:
+    before = -1 if window is None else window
+    reach = (before, 0 if layout.causal else before)
+    starts, longest = layout.cu_seqlens, layout.max_seqlen
+    out: Tensor = _varlen_kernel()(q, k, v, starts, starts, longest, longest, window_size=reach)
+    return out
+
+
+def _sdpa(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None, dropout: float) -> Tensor:
+    """Every run of equal lengths in one call; a short sequence never pays for a long one."""
+    outputs, start = [], 0
+    for count, length in layout.runs:
+        stop = start + count * length
+        a, b, c = (_grid(x[start:stop], count, length) for x in (q, k, v))
+        if window is not None and length > window + 1:
+            out = _sdpa_local(a, b, c, layout, window, dropout)
+        else:
+            out = F.scaled_dot_product_attention(a, b, c, None, dropout, layout.causal)
+        outputs.append(out.transpose(1, 2).flatten(0, 1))  # (b·l, H, d)
+        start = stop
+    return torch.cat(outputs) if outputs else torch.zeros_like(q)
+
+
+def _grid(x: Tensor, count: int, length: int) -> Tensor:
+    """Sequences of one length as (b, H, l, d), without a copy."""
+    return x.view(count, length, *x.shape[1:]).transpose(1, 2)
+
+
+def _sdpa_local(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int, dropout: float) -> Tensor:
+    """A band of width 2w + 1 in chunks of queries: the cost grows with l · w, never with l²."""
+    count, heads, length, width = q.shape
+    chunk = max(window, 16)
+    behind = -length % chunk
+    after = 0 if layout.causal else window
+    keys = chunk + window + after
+    q = F.pad(q, (0, 0, 0, behind)).reshape(count, heads, -1, chunk, width)
+    q = q.transpose(1, 2).flatten(0, 1)  # (b·n, H, chunk, d)
+    k, v = (
+        F.pad(x, (0, 0, window, behind + after))
+        .unfold(2, keys, chunk)  # (b, H, n, d, keys)
+        .permute(0, 2, 1, 4, 3)
+        .flatten(0, 1)  # (b·n, H, keys, d)
+        for x in (k, v)
+    )
+    band = layout.band(length, chunk, window).repeat(count, 1, 1)[:, None]
+    out = F.scaled_dot_product_attention(q, k, v, band, dropout)
+    out = out.view(count, -1, heads, chunk, width).transpose(1, 2)
+    return out.reshape(count, heads, -1, width)[:, :, :length]
+
+
+def eager_attention(
+    q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None = None, dropout: float = 0.0
+) -> tuple[Tensor, list[Tensor]]:
+    """The formula in plain operations, and its weights: (H, l, l) per sequence, (B, H, L, L) of a grid."""
+    if layout.mask is not None:
+        count, length = layout.mask.shape
+        seen = layout.mask[:, None, None]  # (B, 1, 1, L)
+        allowed = layout.visible(length, window)
+        mask = seen if allowed is None else seen & allowed
+        q, k, v = (x.reshape(count, length, *x.shape[1:]).transpose(1, 2) for x in (q, k, v))
+        out, weights = _softmax_attention(q, k, v, mask, dropout)
+        return out.transpose(1, 2).flatten(0, 1), [weights]
+    outputs, all_weights = [], []
+    for start, stop in pairwise(layout.cu_seqlens.tolist()):
+        a, b, c = (x[start:stop].transpose(0, 1) for x in (q, k, v))  # (H, l, d)
+        allowed = layout.visible(stop - start, window)
+        out, weights = _softmax_attention(a, b, c, allowed, dropout)
+        outputs.append(out.transpose(0, 1))
+        all_weights.append(weights)
+    return torch.cat(outputs), all_weights
+
+
+def _softmax_attention(
+    q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, dropout: float
+) -> tuple[Tensor, Tensor]:
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+    if allowed is not None:
+        # The lowest number and not −∞: a padded query may see nothing at all.
+        scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+    weights = scores.softmax(-1)
+    return F.dropout(weights, dropout, dropout > 0) @ v, weights

@@ -1,0 +1,116 @@
+"""An encoder with its heads, and how new weights are drawn.
+
+T tokens · S sequences · M chosen tokens · D width · V vocabulary · C classes
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Generator, Tensor, nn
+
+from unmask.config import ModelConfig
+from unmask.errors import ModelError
+from unmask.model.encoder import Encoder
+from unmask.model.heads import HEADS, build_head
+
+
+class Model(nn.Module):
+    """`model.encoder` gives hidden states; `model.mlm`, `model.classify`, … turn them into answers."""
+
+    def __init__(
+        self, config: ModelConfig, heads: Iterable[str] = ("mlm",), generator: Generator | None = None
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config)
+        wanted = with_pooler(config, heads)
+        self.heads = nn.ModuleDict({name: build_head(name, config) for name in wanted})
+        initialise(self, generator)
+
+    def mlm(self, hidden: Tensor) -> Tensor:
+        """Scores over the vocabulary (M, V) for the rows given; give only those that are asked for."""
+        out: Tensor = self._head("mlm")(hidden, self.encoder.embeddings.tokens.weight)
+        return out
+
+    def span(self, hidden: Tensor, spans: Tensor) -> Tensor:
+        """Span boundary scores (M, V); `spans` (M, 3): row before, row after, place within the span."""
+        out: Tensor = self._head("span")(hidden, spans, self.encoder.embeddings.tokens.weight)
+        return out
+
+    def pair(self, hidden: Tensor, cu_seqlens: Tensor, head: str = "nsp") -> Tensor:
+        """Scores (S, 2) of a pair: adjacent or random (`nsp`), in order or swapped (`sop`)."""
+        out: Tensor = self._head(head)(self.pooled(hidden, cu_seqlens))
+        return out
+
+    def pooled(self, hidden: Tensor, cu_seqlens: Tensor) -> Tensor:
+        """BERT's pooled vector (S, D) of each sequence's first token."""
+        out: Tensor = self._head("pooler")(hidden[cu_seqlens[:-1]])
+        return out
+
+    def classify(self, hidden: Tensor, cu_seqlens: Tensor) -> Tensor:
+        """Scores (S, C) of each sequence; a single number per sequence in regression."""
+        if self.config.classifier == "pooler":
+            rows = self.pooled(hidden, cu_seqlens)
+        else:
+            rows = pool(hidden, cu_seqlens, self.config.pooling)
+        out: Tensor = self._head("classify")(rows)
+        return out
+
+    def tag(self, hidden: Tensor) -> Tensor:
+        """Scores (T, C) of each token."""
+        out: Tensor = self._head("tag")(hidden)
+        return out
+
+    def answer(self, hidden: Tensor) -> Tensor:
+        """Scores (T, 2) of each token to begin and to end the answer."""
+        out: Tensor = self._head("answer")(hidden)
+        return out
+
+    def _head(self, name: str) -> nn.Module:
+        if name not in self.heads:
+            present = ", ".join(self.heads) or "none"
+            raise ModelError(f"this model has no {name} head (heads: {present})")
+        return self.heads[name]
+
+
+def pool(hidden: Tensor, cu_seqlens: Tensor, pooling: str) -> Tensor:
+    """One vector per sequence (S, D): its first or last token's, or the mean of all."""
+    if pooling == "first":
+        return hidden[cu_seqlens[:-1]]
+    if pooling == "last":
+        return hidden[cu_seqlens[1:] - 1]
+    lengths = cu_seqlens.diff()
+    owner = torch.repeat_interleave(lengths, output_size=hidden.shape[0])  # (T,)
+    sums = hidden.new_zeros(len(lengths), hidden.shape[1]).index_add(0, owner, hidden)
+    return sums / lengths[:, None]
+
+
+def with_pooler(config: ModelConfig, heads: Iterable[str]) -> list[str]:
+    """The heads in their usual order, with the pooler where one of them reads its result."""
+    wanted = set(heads)
+    for name in wanted - set(HEADS):
+        raise ModelError(f"there is no head {name}; those we have: {', '.join(HEADS)}")
+    if wanted & {"nsp", "sop"} or ("classify" in wanted and config.classifier == "pooler"):
+        wanted.add("pooler")
+    return [name for name in HEADS if name in wanted]
+
+
+@torch.no_grad()
+def initialise(model: Model, generator: Generator | None = None, only: Iterable[str] | None = None) -> None:
+    """Draw new weights as the families do: all of them, or those named."""
+    config = model.config
+    wanted = None if only is None else set(only)
+    for name, weight in model.named_parameters():
+        if wanted is not None and name not in wanted:
+            continue
+        if weight.ndim == 1:
+            weight.fill_(1.0 if name.endswith("norm.weight") else 0.0)
+        elif config.scaled_init:
+            std = config.init_std
+            if name.endswith(("attention.out.weight", "feedforward.down.weight", "transform.dense.weight")):
+                std /= (2 * config.layers) ** 0.5
+            elif name.endswith(".linear.weight"):
+                std = config.width**-0.5
+            nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std, generator=generator)
+        else:
+            nn.init.normal_(weight, std=config.init_std, generator=generator)

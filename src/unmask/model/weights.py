@@ -1,0 +1,175 @@
+"""Weights between a family's names and ours: a network from published tensors, and back."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unmask.config import ModelConfig
+from unmask.errors import ModelError
+from unmask.model.families import FAMILIES, Family, choose_architecture, promised_heads
+from unmask.model.heads import HEADS
+from unmask.model.network import Model, initialise, with_pooler
+
+Tensors = Mapping[str, Tensor]
+
+_IDLE = ("position_ids", "token_type_ids", "inv_freq")
+"""Buffers that some versions store and none needs."""
+_ALIASES = {
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+    "lm_head.decoder.bias": "lm_head.bias",
+}
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What did not fit when a model was loaded; empty when everything did."""
+
+    missing: tuple[str, ...] = ()
+    """Weights that the folder's config promises and its files do not hold."""
+    unused: tuple[str, ...] = ()
+    """Weights in the files that the model has no place for."""
+    new: tuple[str, ...] = ()
+    """Our weights that were drawn at random: train them before use."""
+
+    def __bool__(self) -> bool:
+        return bool(self.missing or self.unused or self.new)
+
+    def __str__(self) -> str:
+        rows = [("missing", self.missing), ("unused", self.unused), ("new", self.new)]
+        return "\n".join(f"{title:<8} {len(names):>4}  {_abridged(names)}" for title, names in rows if names)
+
+
+def _abridged(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:4]) + (f", … {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def assemble(
+    config: ModelConfig,
+    values: Mapping[str, Any],
+    tensors: Tensors,
+    own: Tensors,
+    dtype: torch.dtype = torch.float32,
+    heads: Iterable[str] | None = None,
+) -> tuple[Model, LoadReport]:
+    """A model from a folder's tensors: `tensors` in the family's names, `own` in ours."""
+    family = FAMILIES[config.family]
+    found = _normalised(tensors, family)
+    promised = promised_heads(config, values)
+    if heads is None:
+        heads = _detect_heads(config, family, found, own, promised)
+    with torch.device("meta"):
+        model = Model(config, heads)
+    state: dict[str, Tensor] = {}
+    used: set[str] = set()
+    missing: list[str] = []
+    new: list[str] = []
+    for name, parameter in model.named_parameters():
+        theirs = family.theirs(name)
+        if name in own:
+            parts = [own[name]]
+        elif theirs is not None and all(part in found for part in theirs):
+            parts = [found[part] for part in theirs]
+            used.update(theirs)
+        else:
+            new.append(name)
+            if name.startswith("encoder.") or name.split(".")[1] in promised:
+                missing += theirs or (name,)
+            state[name] = torch.empty(parameter.shape, dtype=dtype)
+            continue
+        state[name] = _joined(parts, name, parameter, dtype)
+    _check_encoder(new, missing)
+    _assign(model, state)
+    initialise(model, only=new)
+    unused = [name for name in found if name not in used and not _is_idle(name, config, family)]
+    unused += [name for name in own if name not in state]
+    return model.eval(), LoadReport(tuple(missing), tuple(unused), tuple(new))
+
+
+def disassemble(model: Model) -> tuple[str, dict[str, Tensor], dict[str, Tensor]]:
+    """The architecture's name, tensors in the family's names, and those it has no place for in ours."""
+    family = FAMILIES[model.config.family]
+    architecture, held = choose_architecture(model.config, model.heads)
+    bare = architecture.endswith("Model")
+    tensors: dict[str, Tensor] = {}
+    own: dict[str, Tensor] = {}
+    for name, parameter in model.named_parameters():
+        theirs = family.theirs(name)
+        head = name.split(".")[1] if name.startswith("heads.") else None
+        value = parameter.detach().to("cpu", torch.float32)
+        if theirs is None or (head is not None and head not in held):
+            own[name] = value.clone()
+            continue
+        prefix = family.prefix if head in (None, "pooler") and not bare else ""
+        for part, piece in zip(theirs, value.chunk(len(theirs)), strict=True):
+            tensors[prefix + part] = piece.clone()
+    return architecture, tensors, own
+
+
+def _normalised(tensors: Tensors, family: Family) -> dict[str, Tensor]:
+    """The family's tensors under today's names and without prefix."""
+    found: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        name = name.removeprefix("module.").removeprefix(family.prefix)
+        module, _, kind = name.rpartition(".")
+        found[f"{module}.{ {'gamma': 'weight', 'beta': 'bias'}.get(kind, kind) }" if module else name] = (
+            tensor
+        )
+    for old, today in _ALIASES.items():
+        if old in found:
+            found.setdefault(today, found[old])
+    return found
+
+
+def _detect_heads(
+    config: ModelConfig, family: Family, found: Tensors, own: Tensors, promised: frozenset[str]
+) -> list[str]:
+    """The heads the config promises, those of our own file, and others whose weights are all there."""
+    heads = set(promised) | {name.split(".")[1] for name in own}
+    taken: set[str] = set()
+    for head in sorted(HEADS, key=lambda head: head not in heads):
+        if head in ("classify", "tag") and not config.labels:
+            continue
+        with torch.device("meta"):
+            names = [name for name, _ in Model(config, [head]).heads.named_parameters()]
+        parts = {part for name in names for part in family.theirs(f"heads.{name}") or (name,)}
+        pooled = {part for part in parts if part.startswith("pooler.")}
+        if head in heads or (parts <= set(found) and not (parts - pooled) & taken):
+            heads.add(head)
+            taken |= parts - pooled
+    return with_pooler(config, heads)
+
+
+def _joined(parts: list[Tensor], name: str, parameter: Tensor, dtype: torch.dtype) -> Tensor:
+    shape = list(parts[0].shape)
+    shape[0] = sum(part.shape[0] for part in parts)
+    if name == "encoder.embeddings.tokens.weight" and shape[0] != parameter.shape[0]:
+        raise ModelError(
+            f"the token table has {shape[0]} rows, but config.json says vocab_size {parameter.shape[0]}"
+        )
+    if tuple(shape) != tuple(parameter.shape):
+        raise ModelError(
+            f"{name} is {tuple(shape)} in the weights, but config.json asks for {tuple(parameter.shape)}"
+        )
+    return torch.cat(parts).to(dtype) if len(parts) > 1 else parts[0].to(dtype, copy=True)
+
+
+def _check_encoder(new: list[str], missing: list[str]) -> None:
+    lost = [name for name in new if name.startswith("encoder.")]
+    if lost:
+        raise ModelError(
+            f"the weights lack {len(lost)} parts of the encoder (the first: {missing[0]}): "
+            "the file is incomplete or of another layout than config.json says"
+        )
+
+
+def _assign(model: Model, state: Mapping[str, Tensor]) -> None:
+    model.load_state_dict({name: nn.Parameter(tensor) for name, tensor in state.items()}, assign=True)
+
+
+def _is_idle(name: str, config: ModelConfig, family: Family) -> bool:
+    """Copies and buffers that carry nothing of their own."""
+    tied = family.heads["mlm"]["weight"] if config.tied else ""
+    return name.endswith(_IDLE) or name in _ALIASES or name == tied
