@@ -1,0 +1,250 @@
+"""Units -> batches of packed tensors with their targets, resumable to the unit.
+
+T tokens, S sequences, M targets
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from itertools import islice, repeat
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from unmask.config import BatchConfig
+from unmask.data.masking import NEXT, Draws, Ints, Kinds, Masked, Masker, Text, mask_ratio
+from unmask.data.packing import Documents, costs
+from unmask.data.plan import HIDE, Plan, Position, Unit, generator
+from unmask.data.shards import WORD_START
+from unmask.errors import ConfigError, UserError
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Sequences one after the other without padding, and what to predict."""
+
+    ids: Tensor  # i64[T]
+    positions: Tensor  # i64[T], from 0 in each sequence
+    cu_seqlens: Tensor  # i32[S + 1], where each sequence begins
+    max_seqlen: int
+    causal: bool
+    target_index: Tensor  # i64[M], the token that predicts
+    target_ids: Tensor  # i64[M], what it should predict
+    target_kind: Tensor  # u8[M]: masking.MASK, RANDOM, KEPT or NEXT
+    languages: Tensor  # i64[S], index into the corpus' language names
+    segments: Tensor | None = None  # i64[T]: 0 in the first text of a pair, 1 in the second
+    spans: Tensor | None = None  # i64[M, 3]: token before the span, token after it, place from 1
+    pair_labels: Tensor | None = None  # i64[S]: 0 adjacent or in order, 1 not, pairs.NO_PAIR no pair
+
+    def to(self, device: torch.device | str, non_blocking: bool = True) -> "Batch":
+        """The same batch on another device."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> "Batch":
+        """The same batch in memory from which a GPU copies fastest."""
+        return self._each(lambda tensor: tensor.pin_memory())
+
+    def _each(self, change: Any) -> "Batch":
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Batch(**{k: change(v) if isinstance(v, Tensor) else v for k, v in values.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What one batch is for: masked tokens, a `ratio` of all, or the next token at every place."""
+
+    kind: Literal["mlm", "causal"] = "mlm"
+    ratio: float = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Everything that decides a batch; small, so that it travels to a worker in place of the plan."""
+
+    units: tuple[Unit, ...]
+    objective: Objective
+
+
+class Batches:
+    """Batches of a corpus: a pure function of (corpus, config, seed) and the units asked for.
+
+    A step takes the next `units_per_step` units, and of these a rank takes every `ranks`-th. With workers the
+    plan stays in this process; the workers build tensors from the memory-mapped corpus.
+    """
+
+    def __init__(
+        self, documents: Documents, config: BatchConfig, seed: int = 0, rank: int = 0, ranks: int = 1
+    ) -> None:
+        if not 0 <= rank < ranks:
+            raise ConfigError(f"there is no rank {rank} of {ranks}: ranks are counted from 0")
+        self._documents, self._config, self._seed = documents, config, seed
+        self._rank, self._ranks = rank, ranks
+        self._plan = Plan(documents, config, seed)
+        self._builder = Builder(documents, config, seed)
+
+    @property
+    def fill_rate(self) -> float:
+        """The share of the units' room that holds tokens, over what has been planned so far."""
+        return self._plan.tokens / self._plan.capacity if self._plan.capacity else 1.0
+
+    def requests(
+        self, start: Position, units_per_step: int, objectives: Iterable[Objective]
+    ) -> Iterator[tuple[Request, Position]]:
+        """This rank's part of each step, one step per objective, and the position after the step."""
+        if units_per_step < self._ranks:
+            raise ConfigError(f"{units_per_step} units a step are too few for {self._ranks} ranks")
+        stream = self._plan.units(start)
+        for objective in objectives:
+            units = list(islice(stream, units_per_step))
+            ours = tuple(unit for unit, _ in units[self._rank :: self._ranks])
+            yield Request(ours, objective), units[-1][1]
+
+    def batch(self, request: Request) -> Batch:
+        """Build one batch."""
+        return self._builder.build(request)
+
+    def steps(
+        self,
+        start: Position,
+        units_per_step: int,
+        objectives: Iterable[Objective] | None = None,
+        workers: int = 0,
+        pin: bool = False,
+    ) -> Iterator[tuple[Batch, Position]]:
+        """One batch per objective (without end by default), with the position to save after it."""
+        if objectives is None:
+            objectives = repeat(Objective(ratio=mask_ratio(self._config.mask, 0)))
+        positions: deque[Position] = deque()
+
+        def ask() -> Iterator[Request]:
+            for request, position in self.requests(start, units_per_step, objectives):
+                positions.append(position)
+                yield request
+
+        for batch in self._load(ask(), workers, pin):
+            yield batch, positions.popleft()
+
+    def one_pass(self, units_per_batch: int, workers: int = 0, pin: bool = False) -> Iterator[Batch]:
+        """Every document once, in the natural shares of languages, with masks that never change."""
+        plan = Plan(self._documents, self._config.model_copy(update={"alpha": 1.0}), self._seed)
+        objective = Objective(ratio=mask_ratio(self._config.mask, 1))
+
+        def ask() -> Iterator[Request]:
+            mine: list[Unit] = []
+            for count, (unit, _) in enumerate(plan.units(Position())):
+                if unit.epoch:
+                    break
+                if count % self._ranks == self._rank:
+                    mine.append(unit)
+                if len(mine) == units_per_batch:
+                    yield Request(tuple(mine), objective)
+                    mine = []
+            if mine:
+                yield Request(tuple(mine), objective)
+
+        return self._load(ask(), workers, pin)
+
+    def _load(self, requests: Iterator[Request], workers: int, pin: bool) -> Iterator[Batch]:
+        loader: Iterable[Batch | UserError] = DataLoader(
+            self._builder,
+            batch_size=None,
+            sampler=_Once(requests),
+            num_workers=workers,
+            pin_memory=pin,
+            generator=torch.Generator(),  # else it would draw from the global one
+        )
+        for batch in loader:
+            if isinstance(batch, UserError):
+                raise batch
+            yield batch
+
+
+class _Once:
+    """What DataLoader calls a sampler: the requests, in order."""
+
+    def __init__(self, requests: Iterator[Request]) -> None:
+        self._requests = requests
+
+    def __iter__(self) -> Iterator[Request]:
+        return self._requests
+
+
+class Builder(Dataset[Batch | UserError]):
+    """Builds a batch from a request; all that a worker needs."""
+
+    def __init__(self, documents: Documents, config: BatchConfig, seed: int) -> None:
+        self._documents, self._seed = documents, seed
+        self._masker = Masker(config.mask, documents.vocab_size, documents.special)
+        self._reserved = np.zeros(documents.vocab_size, np.bool_)
+        self._reserved[list(documents.special.all)] = True
+
+    def __getitem__(self, request: Request) -> Batch | UserError:
+        try:
+            return self.build(request)
+        except UserError as error:
+            return error  # raised in a worker it would come back as a long text
+
+    def build(self, request: Request) -> Batch:
+        """The batch of a request."""
+        table = np.concatenate([unit.sequences for unit in request.units])
+        sizes = costs(table, self._documents.special.pair_separators)
+        bounds = np.concatenate([[0], np.cumsum(sizes)])
+        ids, flags = self._write(table, bounds)
+        causal = request.objective.kind == "causal"
+        masked = _next_tokens(ids, bounds) if causal else self._hide(request, ids, flags, bounds)
+        pairs = table.shape[1] > 3
+        return Batch(
+            ids=torch.from_numpy(masked.ids),
+            positions=torch.from_numpy(np.arange(len(ids)) - np.repeat(bounds[:-1], sizes)),
+            cu_seqlens=torch.from_numpy(bounds.astype(np.int32)),
+            max_seqlen=int(sizes.max()),
+            causal=causal,
+            target_index=torch.from_numpy(masked.index),
+            target_ids=torch.from_numpy(masked.originals),
+            target_kind=torch.from_numpy(masked.kinds),
+            languages=torch.from_numpy(self._documents.languages[table[:, 0]].astype(np.int64)),
+            segments=torch.from_numpy(_segments(table, bounds)) if pairs else None,
+            spans=None if masked.spans is None else torch.from_numpy(masked.spans),
+            pair_labels=torch.from_numpy(table[:, 6].copy()) if pairs else None,
+        )
+
+    def _write(self, table: Ints, bounds: Ints) -> tuple[Ints, Kinds]:
+        special = self._documents.special
+        ids = np.full(int(bounds[-1]), special.sep, np.int64)
+        flags = np.zeros(len(ids), np.uint8)
+        ids[bounds[:-1]] = special.cls
+        for begin, (number, start, stop, *second) in zip(bounds.tolist(), table.tolist(), strict=False):
+            self._copy(ids, flags, begin + 1, number, start, stop)
+            if second and second[2]:
+                place = begin + 1 + stop - start + special.pair_separators
+                self._copy(ids, flags, place, *second[:3])
+        return ids, flags
+
+    def _copy(self, ids: Ints, flags: Kinds, place: int, number: int, start: int, stop: int) -> None:
+        document_ids, document_flags = self._documents.document(number)
+        ids[place : place + stop - start] = document_ids[start:stop]
+        flags[place : place + stop - start] = document_flags[start:stop]
+
+    def _hide(self, request: Request, ids: Ints, flags: Kinds, bounds: Ints) -> Masked:
+        firsts = np.cumsum([0, *(len(unit.sequences) for unit in request.units)])
+        text = Text(self._reserved[ids], (flags & WORD_START).astype(np.bool_), bounds[firsts])
+        draws = Draws([generator(self._seed, HIDE, unit.epoch, unit.number) for unit in request.units])
+        return self._masker(ids, text, request.objective.ratio, draws)
+
+
+def _next_tokens(ids: Ints, bounds: Ints) -> Masked:
+    last = np.zeros(len(ids), np.bool_)
+    last[bounds[1:] - 1] = True
+    index = np.flatnonzero(~last)
+    return Masked(ids, index, ids[index + 1], np.full(len(index), NEXT, np.uint8), None)
+
+
+def _segments(table: Ints, bounds: Ints) -> Ints:
+    """1 in the second text and its separator, 0 elsewhere."""
+    second = table[:, 5] - table[:, 4]
+    second += second > 0
+    total = np.diff(bounds)
+    return np.repeat(np.tile([0, 1], len(table)), np.stack([total - second, second], axis=1).ravel())
