@@ -195,7 +195,10 @@ class Tokenizer:
     def _transformers_config(self) -> dict[str, Any]:
         state = self._state
         added = {token["id"]: token for token in state["added_tokens"]}
-        names = {role: _added_token(added[self.id(token)]) for role, token in self.special.items().items()}
+        names = {
+            role: {"__type": "AddedToken", **_added_token(added[self.id(token)])}
+            for role, token in self.special.items().items()
+        }
         config: dict[str, Any] = {
             "tokenizer_class": transformers_class(state),
             **{f"{role}_token": token for role, token in names.items()},
@@ -218,7 +221,7 @@ class Tokenizer:
 
 
 def _added_token(token: Mapping[str, Any]) -> dict[str, Any]:
-    return {"__type": "AddedToken", **{key: value for key, value in token.items() if key != "id"}}
+    return {key: value for key, value in token.items() if key != "id"}
 
 
 def _which_text(result: Any) -> Ints:

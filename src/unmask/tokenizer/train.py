@@ -1,87 +1,139 @@
 """Train a vocabulary from a stream of text: in bounded memory, and the same text gives the same bytes."""
 
-import re
-import zlib
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers, trainers
 
 from unmask.config import TokenizerConfig
 from unmask.errors import ConfigError, InputError
 from unmask.progress import SILENT, Progress
-from unmask.tokenizer.families import Special, normaliser, special_for, surround, vocabulary_order
+from unmask.tokenizer.families import METASPACE, Special, normaliser, special_for, surround, vocabulary_order
 from unmask.tokenizer.guard import backend_errors
+from unmask.tokenizer.sample import Sample, count_characters, split_by_frequency
 from unmask.tokenizer.tokenizer import Tokenizer
 
-_MEGABYTE = 1_000_000
+# A byte pair has 256 characters to begin with, whatever the text.
+_SMALLEST = {"wordpiece": 16, "unigram": 16, "bpe": 256 + 16}
 
 
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, progress: Progress = SILENT) -> Tokenizer:
     """Train a vocabulary of exactly the size asked for; the whole stream is read, a sample of it is held."""
-    sample = list(sample_texts(texts, config.sample_mb * _MEGABYTE))
-    if not sample:
-        raise InputError("there is no text to train a vocabulary on")
+    if config.vocab_size < _SMALLEST[config.kind]:
+        raise ConfigError(f"a {config.kind} vocabulary has at least {_SMALLEST[config.kind]} entries")
+    sample = Sample(texts, config.sample_mb)
+    if sample.share > 1:
+        progress.say(f"training on one document in {sample.share} (tokenizer.sample_mb={config.sample_mb})")
     special = special_for(config.kind, config.special)
     with progress.stage(f"training a {config.kind} vocabulary of {config.vocab_size:,}"):
-        model = _train_model(sample, config, special)
-    backend = Backend(model)
+        backend = Backend(_TRAIN[config.kind](sample, config, special))
     backend.normalizer = normaliser(config.kind, config.lowercase, config.strip_accents)
     return Tokenizer(surround(backend, config.kind, special), special)
 
 
-def sample_texts(texts: Iterable[str], limit: int) -> Iterator[str]:
-    """A uniform sample of at most `limit` bytes: whenever it grows too big, every second text is let go.
-
-    Which texts stay follows from their content, so the sample does not depend on chance or on order.
-    """
-    held: list[tuple[int, bytes]] = []
-    size, share = 0, 1
-    for text in texts:
-        data = text.encode("utf-8", "replace")
-        draw = zlib.crc32(data)
-        if draw % share:
-            continue
-        held.append((draw, data))
-        size += len(data)
-        while size > limit and len(held) > 1:
-            share *= 2
-            held = [item for item in held if item[0] % share == 0]
-            size = sum(len(data) for _, data in held)
-    for _, data in held:
-        yield data.decode("utf-8")
-
-
-def _train_model(sample: list[str], config: TokenizerConfig, special: Special) -> Any:
-    if config.kind == "wordpiece":
-        return _train_wordpiece(_without_rare(sample, config.coverage), config, special)
-    raise NotImplementedError
-
-
-def _train_wordpiece(sample: Iterable[str], config: TokenizerConfig, special: Special) -> models.WordPiece:
-    sample = list(sample)
-    backend = Backend(models.WordPiece(unk_token=special.unk))
-    backend.normalizer = normaliser("wordpiece", config.lowercase, config.strip_accents)
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+def _wordpiece(sample: Sample, config: TokenizerConfig, special: Special) -> models.WordPiece:
+    scratch = Backend(models.WordPiece(unk_token=special.unk))
+    scratch.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     opening, closing = vocabulary_order(special)
-    # The trainer numbers these in the order it meets them, which varies; named beforehand they are fixed.
-    characters = sorted(set("".join(backend.normalizer.normalize_str(c) for c in _characters(sample))))
-    inner = [f"##{c}" for c in characters if not _stands_alone(c)]
+    alphabet, rare = _alphabet(sample, config)
+    # The trainer numbers continuations in the order it meets them, which varies; named here it is fixed.
+    continuations = [f"##{c}" for c in alphabet if not _stands_alone(c)]
     trainer = trainers.WordPieceTrainer(
         vocab_size=config.vocab_size - len(closing),
         min_frequency=config.min_frequency,
-        special_tokens=[*opening, *inner],
-        initial_alphabet=characters,
+        special_tokens=[*opening, *continuations],
+        initial_alphabet=alphabet,
         show_progress=False,
     )
-    with backend_errors("the vocabulary cannot be trained", InputError):
-        backend.train_from_iterator(sample, trainer)
-    pieces = sorted(backend.get_vocab(), key=backend.get_vocab().__getitem__) + closing
+    pieces = _pieces(_train(scratch, sample.without(rare), trainer, config)["vocab"]) + closing
     _check_size(len(pieces), config)
     return models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token=special.unk)
+
+
+def _bpe(sample: Sample, config: TokenizerConfig, special: Special) -> models.BPE:
+    scratch = Backend(models.BPE())
+    scratch.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    opening, closing = vocabulary_order(special)
+    trainer = trainers.BpeTrainer(
+        vocab_size=config.vocab_size - len(closing),
+        min_frequency=config.min_frequency,
+        special_tokens=opening,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    model = _train(scratch, sample, trainer, config)
+    pieces = _pieces(model["vocab"]) + closing
+    _check_size(len(pieces), config)
+    return models.BPE({piece: i for i, piece in enumerate(pieces)}, [tuple(pair) for pair in model["merges"]])
+
+
+def _unigram(sample: Sample, config: TokenizerConfig, special: Special) -> models.Unigram:
+    scratch = Backend(models.Unigram())
+    scratch.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(METASPACE, prepend_scheme="always")]
+    )
+    opening, closing = vocabulary_order(special)
+    alphabet, rare = _alphabet(sample, config)
+    trainer = trainers.UnigramTrainer(
+        vocab_size=config.vocab_size - len(closing),
+        special_tokens=opening,
+        initial_alphabet=alphabet,
+        unk_token=special.unk,
+        show_progress=False,
+    )
+    scores = dict(map(tuple, _train(scratch, sample.without(rare), trainer, config)["vocab"]))
+    pieces = _settle({piece: score for piece, score in scores.items() if piece not in opening})
+    vocabulary = [*((t, 0.0) for t in opening), *pieces, *((t, 0.0) for t in closing)]
+    _check_size(len(vocabulary), config)
+    return models.Unigram(vocabulary, opening.index(special.unk), False)
+
+
+_TRAIN = {"wordpiece": _wordpiece, "unigram": _unigram, "bpe": _bpe}
+
+
+def _settle(scores: dict[str, float]) -> list[tuple[str, float]]:
+    """Take out what varies from run to run: the last digits, and the order of characters kept at the floor.
+
+    The trainer puts those characters 0.0001 apart, in the order of a hash table.
+    """
+    floor, step = min(scores.values()), 0.0001
+    rungs = {round(floor + step * n, 6) for n in range(len(scores))}
+    settled = {
+        piece: round(floor, 6) if len(piece) == 1 and round(score, 6) in rungs else round(score, 6)
+        for piece, score in scores.items()
+    }
+    return sorted(settled.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _train(
+    scratch: Backend, texts: Iterable[str], trainer: trainers.Trainer, config: TokenizerConfig
+) -> dict[str, Any]:
+    """Train on a backend of its own, since the trainer leaves its special tokens behind in it."""
+    scratch.normalizer = normaliser(config.kind, config.lowercase, config.strip_accents)
+    with backend_errors("the vocabulary cannot be trained", InputError):
+        scratch.train_from_iterator(texts, trainer)
+        model: dict[str, Any] = json.loads(scratch.to_str())["model"]
+    return model
+
+
+def _alphabet(sample: Sample, config: TokenizerConfig) -> tuple[list[str], list[str]]:
+    """The characters to have entries for, ASCII always among them; and the rare ones of the text."""
+    common, rare = split_by_frequency(count_characters(sample), config.coverage)
+    ascii_signs = [chr(code) for code in range(0x21, 0x7F)]
+    normal = normaliser(config.kind, config.lowercase, config.strip_accents).normalize_str
+    characters = set("".join(normal(c) for c in (*common, *ascii_signs)))
+    return sorted(c for c in characters if not c.isspace()), [c for c in rare if c not in ascii_signs]
+
+
+def _pieces(vocabulary: dict[str, int]) -> list[str]:
+    return sorted(vocabulary, key=vocabulary.__getitem__)
+
+
+def _stands_alone(character: str) -> bool:
+    """Whether BERT splits at this character, so that it never continues a word."""
+    return len(pre_tokenizers.BertPreTokenizer().pre_tokenize_str(f"a{character}")) > 1
 
 
 def _check_size(reached: int, config: TokenizerConfig) -> None:
@@ -92,34 +144,6 @@ def _check_size(reached: int, config: TokenizerConfig) -> None:
         )
     if reached > config.vocab_size:
         raise ConfigError(
-            f"{config.vocab_size:,} entries are too few: characters and special tokens alone are {reached:,}"
+            f"{config.vocab_size:,} entries are too few: characters and special tokens alone are "
+            f"{reached:,}; ask for more, or lower tokenizer.coverage"
         )
-
-
-def _without_rare(sample: list[str], coverage: float) -> list[str]:
-    """The texts with their rarest characters blanked out, so that these take up no entries."""
-    counts = _count_characters(sample)
-    order = np.argsort(-counts, kind="stable")
-    kept = int(np.searchsorted(np.cumsum(counts[order]), coverage * counts.sum())) + 1
-    rare = [chr(code) for code in order[kept:] if counts[code]]
-    if not rare:
-        return sample
-    pattern = re.compile("[" + "".join(map(re.escape, rare)) + "]")
-    return [pattern.sub(" ", text) for text in sample]
-
-
-def _characters(sample: list[str]) -> list[str]:
-    return [chr(code) for code in np.flatnonzero(_count_characters(sample))]
-
-
-def _count_characters(sample: Iterable[str]) -> NDArray[np.int64]:
-    counts = np.zeros(0x110000, np.int64)
-    for text in sample:
-        codes, seen = np.unique(np.frombuffer(text.encode("utf-32-le"), np.uint32), return_counts=True)
-        counts[codes] += seen
-    return counts
-
-
-def _stands_alone(character: str) -> bool:
-    """Whether BERT splits at this character, so that it never continues a word."""
-    return len(pre_tokenizers.BertPreTokenizer().pre_tokenize_str(f"a{character}")) > 1

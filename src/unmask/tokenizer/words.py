@@ -58,11 +58,12 @@ def _flags(piece: str, mark: Mark, decode: dict[str, int]) -> int:
     core = text.strip()
     if not core:
         return OPENS | BLANK if opens or text else 0
-    closes = _alone(core[-1]) or text[-1].isspace()
-    return (OPENS if opens or _alone(core[0]) else 0) | (CLOSES if closes else 0)
+    closes = stands_alone(core[-1]) or text[-1].isspace()
+    return (OPENS if opens or stands_alone(core[0]) else 0) | (CLOSES if closes else 0)
 
 
-def _alone(character: str) -> bool:
+def stands_alone(character: str) -> bool:
+    """Whether this character is a word by itself: punctuation, symbols, Chinese characters."""
     if unicodedata.category(character)[0] in "PS":
         return character != "\ufffd"  # part of a character: counts as a letter
     code = ord(character)

@@ -1,0 +1,98 @@
+"""A bounded, uniform, repeatable sample of a stream of texts, and counts over it."""
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer as Backend
+from tokenizers import models, trainers
+from tokenizers.normalizers import Normalizer
+from tokenizers.pre_tokenizers import PreTokenizer
+
+from unmask.errors import InputError
+from unmask.tokenizer.guard import backend_errors
+
+_MEGABYTE = 1_000_000
+_UNSEEN = "\0"
+
+
+class Sample:
+    """At most so many megabytes of the stream: whenever it grows too big, every second text is let go.
+
+    Which texts stay follows from their content, so the sample depends neither on chance nor on order.
+    """
+
+    def __init__(self, texts: Iterable[str], megabytes: int) -> None:
+        held: list[tuple[int, bytes]] = []
+        self.seen = size = 0
+        self.share = 1
+        for text in texts:
+            data = text.encode("utf-8", "replace")
+            self.seen += len(data)
+            draw = zlib.crc32(data)
+            if draw % self.share:
+                continue
+            held.append((draw, data))
+            size += len(data)
+            while size > megabytes * _MEGABYTE and len(held) > 1:
+                self.share *= 2
+                held = [item for item in held if item[0] % self.share == 0]
+                size = sum(len(data) for _, data in held)
+        self._texts = [data for _, data in held]
+        if not any(map(bytes.strip, self._texts)):
+            raise InputError("there is no text to learn a vocabulary from")
+
+    def __iter__(self) -> Iterator[str]:
+        return (data.decode("utf-8") for data in self._texts)
+
+    def batches(self, size: int = 1000) -> Iterator[list[str]]:
+        """The texts, so many at a time."""
+        for first in range(0, len(self._texts), size):
+            yield [data.decode("utf-8") for data in self._texts[first : first + size]]
+
+    def without(self, characters: Iterable[str]) -> Iterator[str]:
+        """The texts with these characters blanked out."""
+        unwanted = "".join(map(re.escape, characters))
+        if not unwanted:
+            return iter(self)
+        pattern = re.compile(f"[{unwanted}]")
+        return (pattern.sub(" ", text) for text in self)
+
+
+def count_characters(texts: Iterable[str]) -> NDArray[np.int64]:
+    """How often each code point occurs."""
+    counts = np.zeros(0x110000, np.int64)
+    for text in texts:
+        codes, seen = np.unique(np.frombuffer(text.encode("utf-32-le"), np.uint32), return_counts=True)
+        counts[codes] += seen
+    return counts
+
+
+def split_by_frequency(counts: NDArray[np.int64], coverage: float) -> tuple[list[str], list[str]]:
+    """The commonest characters that make up this share of the text, and the rare rest."""
+    order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+    kept = int(np.searchsorted(np.cumsum(counts[order]), coverage * counts.sum())) + 1
+    characters = [chr(code) for code in order]
+    return characters[:kept], characters[kept:]
+
+
+def count_words(
+    sample: Sample, normaliser: Normalizer | None, splitter: PreTokenizer | None
+) -> dict[str, int]:
+    """How often each word occurs that occurs twice or more; the commonest first."""
+    counter = Backend(models.WordLevel(unk_token=_UNSEEN))
+    counter.normalizer, counter.pre_tokenizer = normaliser, splitter
+    trainer = trainers.WordLevelTrainer(
+        vocab_size=2**31, min_frequency=2, special_tokens=[_UNSEEN], show_progress=False
+    )
+    with backend_errors("the words of the text cannot be counted", InputError):
+        counter.train_from_iterator(sample, trainer)
+        counts = np.zeros(counter.get_vocab_size(), np.int64)
+        for texts in sample.batches():
+            results = counter.encode_batch_fast(texts, add_special_tokens=False)
+            ids = np.concatenate([np.array(result.ids, np.int64) for result in results])
+            counts += np.bincount(ids, minlength=len(counts))
+    words = {word: int(counts[i]) for word, i in counter.get_vocab().items() if word != _UNSEEN}
+    return dict(sorted(words.items(), key=lambda item: (-item[1], item[0])))
