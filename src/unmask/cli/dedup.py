@@ -1,5 +1,53 @@
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
 import typer
+
+from unmask.cli.options import Changes, Json, Quiet, RecipeFile, Texts, print_json, progress
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
+    app.command("dedup")(dedup)
+
+
+def dedup(
+    texts: Texts,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Where to write, .jsonl or .jsonl.zst.", show_default=False)
+    ],
+    threshold: Annotated[
+        float, typer.Option(help="Documents this alike (Jaccard index of 5-word runs) count as one.")
+    ] = 0.8,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes; by default one per core.", show_default=False)
+    ] = None,
+    recipe: RecipeFile = None,
+    change: Changes = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Remove near-duplicate documents; the first of each cluster stays."""
+    from unmask.config import load_recipe
+    from unmask.text import find_sources
+    from unmask.text.dedup import deduplicate
+
+    config = load_recipe(recipe, change or ()).text
+    processes = workers or os.cpu_count() or 1
+    result = deduplicate(find_sources(texts), out, config, threshold, processes, progress(quiet))
+    if json:
+        print_json(asdict(result))
+        return
+    dropped = "".join(f", {count:,} dropped as {reason}" for reason, count in sorted(result.dropped.items()))
+    typer.echo(
+        f"{result.documents:,} documents: {result.kept:,} kept, {result.near_duplicates:,} near-duplicates"
+        f" removed{dropped} -> {out}"
+    )
+    for pair in result.examples:
+        typer.echo(f"\nalike {pair.similarity:.2f}\n  {_line(pair.first)}\n  {_line(pair.second)}")
+
+
+def _line(text: str) -> str:
+    return text.replace("\n", " ")

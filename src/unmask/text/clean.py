@@ -34,8 +34,8 @@ class Cleaner:
         text = self._normalise(text)
         if not _is_clean(text):
             text = _single_separators(text)
-        if not _is_clean(text):
-            text = _single_separators(self._visible(text))
+            if not _is_clean(text):
+                text = _single_separators(self._visible(text))
         return text, self._reason(text)
 
     def _normalise(self, text: str) -> str:
