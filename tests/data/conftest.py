@@ -1,10 +1,13 @@
 """A small corpus of our own, and a tokenizer trained on it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from unmask.config import TokenizerConfig
+from unmask.data.shards import SENTENCE_START, WORD_START, Special
 from unmask.tokenizer import Tokenizer, train_tokenizer
 
 SUBJECTS = [
@@ -47,8 +50,8 @@ def texts() -> list[str]:
 
 @pytest.fixture(scope="session")
 def tokenizer(texts: list[str]) -> Tokenizer:
-    """A WordPiece vocabulary of 200 entries."""
-    return train_tokenizer(texts, TokenizerConfig(vocab_size=200))
+    """A WordPiece vocabulary of 185 entries."""
+    return train_tokenizer(texts, TokenizerConfig(vocab_size=185))
 
 
 @pytest.fixture
@@ -64,3 +67,39 @@ def text_folder(tmp_path: Path, texts: list[str]) -> Path:
     (folder / "b.jsonl").write_text("\n".join(rows), "utf-8")
     (folder / "c.txt").write_text("\n\n".join(texts[2 * third :]), "utf-8")
     return folder
+
+
+class MemoryDocuments:
+    """A corpus in memory in which every token has an id of its own, so that a lost one is missed."""
+
+    special = Special(cls=1, sep=2, mask=3, pad=0, unk=4, all=(0, 1, 2, 3, 4))
+
+    def __init__(self, lengths: Sequence[int], languages: Sequence[int] = (), seed: int = 0) -> None:
+        rng = np.random.default_rng(seed)
+        self.lengths = np.array(lengths, np.int64)
+        self.document_count = len(lengths)
+        self.languages = np.array(languages if len(languages) else [0] * len(lengths), np.uint16)
+        self.language_names = tuple("pt en de fr".split())
+        total = int(self.lengths.sum())
+        self.ids = np.arange(5, 5 + total, dtype=np.uint32)
+        self.vocab_size = 5 + total
+        words = (rng.random(total) < 0.7).astype(np.uint8)
+        sentences = rng.random(total) < 0.08
+        self.bounds = np.concatenate([[0], np.cumsum(self.lengths)])
+        sentences[self.bounds[:-1][self.lengths > 0]] = True
+        self.flags = np.where(sentences, WORD_START | SENTENCE_START, words).astype(np.uint8)
+        self.ids.flags.writeable = self.flags.flags.writeable = False
+
+    def document(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        start, stop = self.bounds[number], self.bounds[number + 1]
+        return self.ids[start:stop], self.flags[start:stop]
+
+    def owner(self, ids: np.ndarray) -> np.ndarray:
+        """The document that each token comes from."""
+        return np.searchsorted(self.bounds, np.asarray(ids) - 5, side="right") - 1
+
+
+@pytest.fixture(scope="session")
+def make_documents() -> type[MemoryDocuments]:
+    """Builds corpora in memory from the lengths of their documents."""
+    return MemoryDocuments

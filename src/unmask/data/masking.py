@@ -112,29 +112,30 @@ def choose_spans(text: Text, ratio: float, draws: Draws) -> Chosen:
     """Spans of whole words that never touch: the token before and the one after each span stay visible.
 
     The words to mask are cut into spans, and the spans are dealt to different gaps between the visible words;
-    no placement is tried and thrown away. A span that would run over the end of a sequence becomes two.
+    no placement is tried and thrown away. The words of a unit are seen as a ring that is turned at random,
+    so that every word is as likely as any other; a span that runs over the end of a sequence becomes two.
     """
     if ratio > 0.5:
         raise ConfigError(f"spans need unmasked words between them: a ratio of {ratio} is above 0.5")
     starts, sizes = text.words()
     counts = text.count(starts)
-    masked = (ratio * counts + draws.one()).astype(np.int64)
+    masked = np.minimum((ratio * counts + draws.one()).astype(np.int64), counts // 2)
     lengths = np.searchsorted(_SPAN_CDF, draws.many(masked), side="right") + 1
     before, limit = _before(lengths, masked), np.repeat(masked, masked)
     drawn = before < limit
     lengths = np.minimum(lengths, limit - before)[drawn]
     spans = np.diff(_total(drawn)[_total(masked)])
 
-    gaps = counts - masked + 1
-    chosen = draws.order(gaps)[_within(gaps) < np.repeat(spans, gaps)]
-    order = np.argsort(chosen)
+    visible = counts - masked
+    gaps = draws.order(visible)[_within(visible) < np.repeat(spans, visible)]
+    order = np.argsort(gaps)
     lengths = lengths[order]
-    # Each unit has one gap more than visible words, and the words of earlier spans come before.
-    unit = np.repeat(np.arange(len(spans)), spans)
-    first = chosen[order] - unit + _total(lengths)[:-1]
+    first = gaps[order] + _total(lengths)[:-1]  # visible words before, and words of earlier spans
     words = ranges(first, lengths)
-    opens = text.special[starts[words] - 1]
-    opens[_total(lengths)[:-1]] = True
+    base, turn = _total(counts)[:-1], (draws.one() * counts).astype(np.int64)
+    base, turn, around = (np.repeat(each, masked) for each in (base, turn, counts))
+    words = np.sort(base + (words - base + turn) % around)
+    opens = (np.diff(words, prepend=-2) != 1) | text.special[starts[words] - 1]
     return Chosen(ranges(starts[words], sizes[words]), np.repeat(np.cumsum(opens) - 1, sizes[words]))
 
 
