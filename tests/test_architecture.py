@@ -109,7 +109,8 @@ def test_no_torch_in_text_and_tokenizer(room: str) -> None:
     ],
 )
 def test_light_doors_do_not_load_torch(statement: str) -> None:
-    code = f"import sys, atexit\natexit.register(lambda: print('loaded torch' if 'torch' in sys.modules else 'light'))\n{statement}"
+    told = "print('heavy' if 'torch' in sys.modules else 'light')"
+    code = f"import sys, atexit\natexit.register(lambda: {told})\n{statement}"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert run.stdout.splitlines()[-1] == "light"

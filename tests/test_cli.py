@@ -74,8 +74,8 @@ def test_standard_input(folder: Path) -> None:
 
 def test_languages_in_the_summary(folder: Path) -> None:
     (folder / "b.txt").write_text("The ship came in.\n\nThe cargo was heavy.", "utf-8")
-    made = run("prepare", "pt=a.txt", "en=b.txt", "-t", "vocab", "-o", "two", "-q", "--set", "prepare.valid=0",
-               "--set", "prepare.test=0", cwd=folder)  # fmt: skip
+    whole = ["--set", "prepare.valid=0", "--set", "prepare.test=0"]
+    made = run("prepare", "pt=a.txt", "en=b.txt", "-t", "vocab", "-o", "two", "-q", *whole, cwd=folder)
     assert made.returncode == 0, made.stderr
     shown = run("corpus", "two", "--alpha", "0.5", cwd=folder)
     assert "drawn at α = 0.5: en" in shown.stdout

@@ -1,4 +1,4 @@
-"""Progress speaks on standard error, with a rate and the time left, and only when there is something to say."""
+"""Progress speaks on standard error, with a rate and the time left, and only of long work."""
 
 import pytest
 

@@ -9,7 +9,7 @@ from tokenizers import models, pre_tokenizers
 
 from unmask.config import TextConfig, TokenizerConfig
 from unmask.data import encode
-from unmask.data.encode import Encoder, splits_at_spaces
+from unmask.data.encode import Encoder, splits_at_spaces, without_special
 from unmask.data.shards import SENTENCE_START, WORD_START
 from unmask.text import Cleaner, sentence_starts
 from unmask.tokenizer import Tokenizer, train_tokenizer
@@ -20,15 +20,15 @@ KINDS = ["wordpiece", "unigram", "bpe"]
 @pytest.fixture(scope="module")
 def tokenizers(texts: list[str]) -> dict[str, Tokenizer]:
     return {
-        kind: train_tokenizer(texts, TokenizerConfig(kind=kind, vocab_size=300 if kind == "bpe" else 120))
+        kind: train_tokenizer(
+            texts, TokenizerConfig(kind=kind, vocab_size={"wordpiece": 185, "unigram": 120, "bpe": 300}[kind])
+        )
         for kind in KINDS
     }
 
 
 def whole(tokenizer: Tokenizer, text: str) -> list[int]:
-    backend = Backend.from_str(tokenizer.backend.to_str())
-    backend.encode_special_tokens = True
-    return list(backend.encode(text, add_special_tokens=False).ids)
+    return list(without_special(tokenizer).encode(text, add_special_tokens=False).ids)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -76,6 +76,14 @@ def test_special_tokens_in_a_text_are_plain_letters(tokenizers: dict[str, Tokeni
         assert not set(ids.tolist()) & {tokenizer.mask_id, tokenizer.sep_id, tokenizer.cls_id}
 
 
+def test_ordinary_text_is_encoded_as_the_tokenizer_does(
+    tokenizers: dict[str, Tokenizer], texts: list[str]
+) -> None:
+    for tokenizer in tokenizers.values():
+        ids, _, _ = Encoder(tokenizer).encode(texts)
+        assert ids.tolist() == [i for text in texts for i in tokenizer.encode(text, special=False).ids]
+
+
 def test_forgetting_changes_nothing(
     tokenizers: dict[str, Tokenizer], texts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,6 +95,23 @@ def test_forgetting_changes_nothing(
     assert len(forgetful._number) < len(encoder._number)
     for old, new in zip(before, after, strict=True):
         assert np.array_equal(old, new)
+
+
+def test_sentences_are_encoded_whole_where_spaces_do_not_split(tokenizers: dict[str, Tokenizer]) -> None:
+    backend = Backend.from_str(tokenizers["unigram"].backend.to_str())
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(split=False)
+    texts = [
+        "O gato atravessa a ponte. Nobody watched a manhã…\nO Sr. Melo abriu o jardim, devagar.",
+        "",
+        "A ponte.",
+    ]
+    ids, flags, lengths = Encoder(Tokenizer(backend, tokenizers["unigram"].special)).encode(texts)
+    assert lengths[1] == 0
+    assert int(np.sum((flags & SENTENCE_START) > 0)) == 4
+    first = backend.encode("O gato atravessa a ponte.", add_special_tokens=False).ids
+    assert ids[: len(first)].tolist() == first
+    assert flags[len(first)] == WORD_START | SENTENCE_START
+    assert len(ids) == lengths.sum()
 
 
 def test_a_tokenizer_that_sees_across_spaces_is_not_cut_there() -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from unmask.config import Recipe, load_recipe
-from unmask.data import join, prepare as prepare_module, shards
+from unmask.data import join, shards
+from unmask.data import prepare as prepare_module
 from unmask.data.prepare import Job, file_batches, prepare
 from unmask.data.shards import Corpus
 from unmask.errors import ConfigError, CorpusError, InputError, OutputError, UserError

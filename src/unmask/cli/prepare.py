@@ -14,7 +14,7 @@ _EXAMPLES = """
 
     zcat dump.jsonl.gz | unmask prepare - --tokenizer vocab/ -o shards/
 
-    unmask prepare corpus/ --tokenizer vocab/ -o shards/ --shard 3/16   # one of 16 machines, then once without --shard
+    unmask prepare corpus/ --tokenizer vocab/ -o shards/ --shard 3/16   # on the third of 16 machines
 """
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from unmask.config import Recipe
 from unmask.data.encode import Encoder
-from unmask.data.shards import write_arrays
+from unmask.data.shards import Array, write_arrays
 from unmask.errors import CorpusError
 from unmask.progress import Stage
 from unmask.text import Cleaner, Document, split_of, text_hash
@@ -27,8 +27,8 @@ class PartPool:
         self._limit = workers + 1
         self._executor: ProcessPoolExecutor | None = None
         if workers > 1:
-            arguments = (tokenizer.backend.to_str(), recipe.model_dump_json())
-            self._executor = ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, arguments)
+            spawn = get_context("spawn")  # a forked copy of a process with threads may hang
+            self._executor = ProcessPoolExecutor(workers, spawn, _start_worker, (tokenizer, recipe))
         else:
             self._maker = PartMaker(tokenizer, recipe)
 
@@ -85,7 +85,9 @@ class PartMaker:
     def make(self, path: Path, documents: Sequence[Document]) -> None:
         """Clean, hash, split and encode; the part is visible only when it is whole."""
         dropped: Counter[str] = Counter()
-        texts, languages, hashes = [], [], []
+        texts: list[str] = []
+        languages: list[str] = []
+        hashes: list[int] = []
         seen: set[int] = set()
         for document in documents:
             text, reason = self._clean(document.text)
@@ -102,13 +104,11 @@ class PartMaker:
         ids, flags, lengths = self._encoder.encode(texts)
         kept = lengths > 0  # a text of nothing the tokenizer keeps has no tokens
         dropped["empty"] += int(np.sum(~kept))
-        names = sorted(set(languages))
-        table = {
+        names, config = sorted(set(languages)), self._config
+        table: dict[str, Array] = {
             "lengths": lengths,
             "hashes": np.array(hashes, np.uint64),
-            "splits": np.array(
-                [split_of(h, self._config.valid, self._config.test) for h in hashes], np.uint8
-            ),
+            "splits": np.array([split_of(h, config.valid, config.test) for h in hashes], np.uint8),
             "languages": np.array([names.index(language) for language in languages], np.uint16),
             "bytes": np.array([len(text.encode()) for text in texts], np.int64),
         }
@@ -119,13 +119,11 @@ class PartMaker:
 _maker: PartMaker
 
 
-def _start_worker(backend: str, recipe: str) -> None:
+def _start_worker(tokenizer: Tokenizer, recipe: Recipe) -> None:
     """Set up a worker: one thread of its own, and gone when its parent is."""
     import signal
     import threading
     from multiprocessing import connection, parent_process
-
-    from tokenizers import Tokenizer as Backend
 
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -138,7 +136,7 @@ def _start_worker(backend: str, recipe: str) -> None:
 
     threading.Thread(target=follow, daemon=True).start()
     global _maker
-    _maker = PartMaker(Tokenizer(Backend.from_str(backend)), Recipe.model_validate_json(recipe))
+    _maker = PartMaker(tokenizer, recipe)
 
 
 def _work(path: Path, documents: list[Document]) -> None:

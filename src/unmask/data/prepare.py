@@ -126,9 +126,6 @@ def make_plan(sources: Sequence[Source], tokenizer: Tokenizer, recipe: Recipe) -
 
 def tokenizer_facts(tokenizer: Tokenizer) -> dict[str, Any]:
     """What the later stages need to know of the vocabulary."""
-    missing = [name for name in ("cls", "sep", "mask") if getattr(tokenizer, f"{name}_id") is None]
-    if missing:
-        raise InputError(f"the tokenizer has no {' and no '.join(missing)} token: a masked model needs them")
     pair = tokenizer.encode("a", "b").ids
     special = Special(
         cls=tokenizer.cls_id,
@@ -175,8 +172,8 @@ def _start(work: Path, plan: dict[str, Any]) -> None:
     if old != plan:
         what = [key for key in plan if old is None or old.get(key) != plan[key]]
         raise CorpusError(
-            f"{work.parent} holds an unfinished corpus of other input or settings ({', '.join(what)} differ): "
-            f"finish that one, or delete {work} to start anew"
+            f"{work.parent} holds an unfinished corpus of other input or settings "
+            f"({', '.join(what)} differ): finish that one, or delete {work} to start anew"
         )
 
 
