@@ -65,9 +65,9 @@ def save_model(
     values["unmask"] = {"version": __version__, "heads": list(model.heads)}
     with _whole_folder(folder) as unfinished:
         write_json(unfinished / CONFIG, values)
-        save_file(tensors, unfinished / WEIGHTS, metadata={"format": "pt"})
+        _write_safetensors(tensors, unfinished / WEIGHTS)
         if own:
-            save_file(own, unfinished / OWN_WEIGHTS, metadata={"format": "pt"})
+            _write_safetensors(own, unfinished / OWN_WEIGHTS)
         if tokenizer is not None:
             tokenizer.save(unfinished)
         if card is not None:
@@ -146,6 +146,11 @@ def _read_safetensors(folder: Path, name: str) -> dict[str, Tensor]:
         raise ModelError(f"{folder} has no {name}: its copy is incomplete") from None
     except (SafetensorError, OSError, ValueError) as error:
         raise ModelError(f"{path} is damaged or cut short: copy or download it again ({error})") from None
+
+
+def _write_safetensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    copies = {name: tensor.to("cpu", torch.float32, copy=True) for name, tensor in tensors.items()}
+    save_file(copies, path, metadata={"format": "pt"})
 
 
 def _read_pickle(path: Path) -> dict[str, Tensor]:

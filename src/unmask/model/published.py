@@ -59,6 +59,8 @@ def write_config(config: ModelConfig, architecture: str) -> dict[str, Any]:
     """The contents of `config.json` in the family's own keys; an error if the layout cannot say it."""
     family = FAMILIES[config.family]
     values = _written(config, family) | {"architectures": [architecture]}
+    if config.labels and not architecture.endswith("QuestionAnswering"):  # whose labels would be start and end
+        values |= _written_labels(config)
     expressed = read_config(values)
     if expressed != config:
         wrong = [key for key, value in config if value != getattr(expressed, key)]
@@ -76,11 +78,15 @@ def _written(config: ModelConfig, family: Family) -> dict[str, Any]:
     values["max_position_embeddings"] = config.positions + config.position_offset
     if config.family in ("modernbert", "modernbert-decoder"):
         values |= _written_modern(config)
-    if config.labels:
-        values["id2label"] = {str(index): label for index, label in enumerate(config.labels)}
-        values["label2id"] = {label: index for index, label in enumerate(config.labels)}
-        values["problem_type"] = next(key for key, ours in _PROBLEMS.items() if ours == config.problem)
     return values
+
+
+def _written_labels(config: ModelConfig) -> dict[str, Any]:
+    return {
+        "id2label": {str(index): label for index, label in enumerate(config.labels)},
+        "label2id": {label: index for index, label in enumerate(config.labels)},
+        "problem_type": next(key for key, ours in _PROBLEMS.items() if ours == config.problem),
+    }
 
 
 def _activation(name: Any) -> str:

@@ -17,10 +17,11 @@ Tensors = Mapping[str, Tensor]
 
 _IDLE = ("position_ids", "token_type_ids", "inv_freq")
 """Buffers that some versions store and none needs."""
-_ALIASES = {
+_COPIES = {
     "cls.predictions.decoder.bias": "cls.predictions.bias",
     "lm_head.decoder.bias": "lm_head.bias",
 }
+"""The output bias has two names, which are one tensor in a tied model; the first is the one that counts."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def assemble(
 ) -> tuple[Model, LoadReport]:
     """A model from a folder's tensors: `tensors` in the family's names, `own` in ours."""
     family = FAMILIES[config.family]
-    found = _normalised(tensors, family)
+    found = _normalised(tensors, family, not config.tied)
     promised = promised_heads(config, values)
     if heads is None:
         heads = _detect_heads(config, family, found, own, promised)
@@ -98,17 +99,19 @@ def disassemble(model: Model) -> tuple[str, dict[str, Tensor], dict[str, Tensor]
     for name, parameter in model.named_parameters():
         theirs = family.theirs(name)
         head = name.split(".")[1] if name.startswith("heads.") else None
-        value = parameter.detach().to("cpu", torch.float32)
+        value = parameter.detach()
         if theirs is None or (head is not None and head not in held):
-            own[name] = value.clone()
+            own[name] = value
             continue
         prefix = family.prefix if head in (None, "pooler") and not bare else ""
         for part, piece in zip(theirs, value.chunk(len(theirs)), strict=True):
-            tensors[prefix + part] = piece.clone()
+            tensors[prefix + part] = piece
+    if not model.config.tied:
+        tensors |= {copied: tensors[name] for copied, name in _COPIES.items() if name in tensors}
     return architecture, tensors, own
 
 
-def _normalised(tensors: Tensors, family: Family) -> dict[str, Tensor]:
+def _normalised(tensors: Tensors, family: Family, untied: bool) -> dict[str, Tensor]:
     """The family's tensors under today's names and without prefix."""
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -117,9 +120,9 @@ def _normalised(tensors: Tensors, family: Family) -> dict[str, Tensor]:
         found[f"{module}.{ {'gamma': 'weight', 'beta': 'bias'}.get(kind, kind) }" if module else name] = (
             tensor
         )
-    for old, today in _ALIASES.items():
-        if old in found:
-            found.setdefault(today, found[old])
+    for copied, name in _COPIES.items():
+        if copied in found and (untied or name not in found):
+            found[name] = found[copied]
     return found
 
 
@@ -172,4 +175,4 @@ def _assign(model: Model, state: Mapping[str, Tensor]) -> None:
 def _is_idle(name: str, config: ModelConfig, family: Family) -> bool:
     """Copies and buffers that carry nothing of their own."""
     tied = family.heads["mlm"]["weight"] if config.tied else ""
-    return name.endswith(_IDLE) or name in _ALIASES or name == tied
+    return name.endswith(_IDLE) or name in _COPIES or name == tied
