@@ -1,5 +1,112 @@
+"""`unmask tokenizer`: train a vocabulary, add to one, or measure one."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
 import typer
+
+from unmask.cli.options import Changes, Json, Quiet, RecipeFile, Texts, changes, print_json, progress
+
+if TYPE_CHECKING:
+    from unmask.tokenizer.report import VocabularyReport
+
+_EXAMPLES = """
+    unmask tokenizer corpus/ -o vocab/
+
+    unmask tokenizer pt=livros/ en=books/*.txt.gz --kind unigram --vocab-size 64000 -o vocab/
+
+    unmask tokenizer --extend vocab/ law.txt --add 2000 -o law-vocab/
+
+    unmask tokenizer --report vocab/ pt=other.txt --word gatinho --json
+"""
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
+    app.command("tokenizer", epilog=_EXAMPLES)(tokenizer)
+
+
+def tokenizer(
+    texts: Texts,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The folder to make.", show_default=False)
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option(metavar="wordpiece|unigram|bpe", help="The model.", show_default="wordpiece")
+    ] = None,
+    vocab_size: Annotated[
+        int | None, typer.Option(help="Entries in all, special tokens included.", show_default="32000")
+    ] = None,
+    lowercase: Annotated[
+        bool | None, typer.Option("--lowercase/--cased", help="Fold case.", show_default="cased")
+    ] = None,
+    strip_accents: Annotated[
+        bool | None, typer.Option("--strip-accents/--keep-accents", show_default="keep")
+    ] = None,
+    extend: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Add entries to this tokenizer.", show_default=False)
+    ] = None,
+    add: Annotated[int, typer.Option(min=1, help="How many entries --extend adds.")] = 1000,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Only measure this tokenizer on the text; -o is optional.", show_default=False
+        ),
+    ] = None,
+    word: Annotated[
+        list[str] | None, typer.Option(help="A word to show the pieces of; may be repeated.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write into a folder that is in use.")] = False,
+    recipe: RecipeFile = None,
+    set_: Changes = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a vocabulary from text, add entries to one, or report how well one fits."""
+    from unmask.config import load_recipe
+    from unmask.errors import ConfigError
+    from unmask.text import find_sources
+    from unmask.tokenizer import Tokenizer
+    from unmask.tokenizer.build import build_tokenizer, check_free, measure_tokenizer
+
+    if extend and report:
+        raise ConfigError("give --extend or --report, not both")
+    own = {"kind": kind, "vocab_size": vocab_size, "lowercase": lowercase, "strip_accents": strip_accents}
+    settings = load_recipe(recipe, changes(set_, **{f"tokenizer__{key}": v for key, v in own.items()}))
+    show, words = progress(quiet), word or ()
+    if out:
+        check_free(out, force)
+    if report:
+        loaded = Tokenizer.load(report, show)
+        result = measure_tokenizer(loaded, find_sources(texts), settings.text, words, show)
+        if out:
+            result.save(out)
+    elif not out:
+        raise ConfigError("say where to write the tokenizer: -o DIR")
+    else:
+        base = (Tokenizer.load(extend, show), add) if extend else None
+        result = build_tokenizer(find_sources(texts), out, settings, base, words, show)
+    if json_:
+        from dataclasses import asdict
+
+        print_json(asdict(result))
+    else:
+        _print_report(result)
+
+
+def _print_report(result: "VocabularyReport") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    columns, rows = result.table()
+    figures = Table(*columns, title=f"{result.kind}, {result.vocab_size:,} entries", title_justify="left")
+    for column in figures.columns[1:]:
+        column.justify = "right"
+    for name, count, *numbers in rows:
+        figures.add_row(str(name), f"{count:,}", *(f"{number:.3f}" for number in numbers))
+    examples = Table("word", "pieces")
+    for word, pieces in result.examples.items():
+        examples.add_row(word, " ".join(pieces))
+    console = Console()
+    console.print(figures)
+    console.print(examples)

@@ -30,7 +30,8 @@ def extend(tokenizer: Tokenizer, texts: Iterable[str], add: int, progress: Progr
     """
     if add < 1:
         raise ConfigError("--add should be 1 or more")
-    sample = Sample(texts, _SAMPLE_MB)
+    sample = Sample(_SAMPLE_MB, texts)
+    sample.require_text()
     with progress.stage(f"adding {add:,} entries"):
         state = json.loads(tokenizer.backend.to_str())
         _take_in_added(state)

@@ -19,28 +19,39 @@ _UNSEEN = "\0"
 
 
 class Sample:
-    """At most so many megabytes of the stream: whenever it grows too big, every second text is let go.
+    """At most so many megabytes of what is added: when it grows too big, every second text is let go.
 
     Which texts stay follows from their content, so the sample depends neither on chance nor on order.
     """
 
-    def __init__(self, texts: Iterable[str], megabytes: int) -> None:
-        held: list[tuple[int, bytes]] = []
-        self.seen = size = 0
+    def __init__(self, megabytes: float, texts: Iterable[str] = ()) -> None:
         self.share = 1
+        """One text in so many is held."""
+        self._limit = megabytes * _MEGABYTE
+        self._size = 0
+        self._texts: list[bytes] = []
         for text in texts:
-            data = text.encode("utf-8", "replace")
-            self.seen += len(data)
-            draw = zlib.crc32(data)
-            if draw % self.share:
-                continue
-            held.append((draw, data))
-            size += len(data)
-            while size > megabytes * _MEGABYTE and len(held) > 1:
-                self.share *= 2
-                held = [item for item in held if item[0] % self.share == 0]
-                size = sum(len(data) for _, data in held)
-        self._texts = [data for _, data in held]
+            self.add(text)
+
+    def add(self, text: str) -> None:
+        """Take one more text into account."""
+        data = text.encode("utf-8", "replace")
+        if zlib.crc32(data) % self.share:
+            return
+        self._texts.append(data)
+        self._size += len(data)
+        while self._size > self._limit and len(self._texts) > 1:
+            self.share *= 2
+            self._texts = [data for data in self._texts if zlib.crc32(data) % self.share == 0]
+            self._size = sum(map(len, self._texts))
+
+    @property
+    def megabytes(self) -> float:
+        """How much is held."""
+        return self._size / _MEGABYTE
+
+    def require_text(self) -> None:
+        """Refuse to go on with nothing."""
         if not any(map(bytes.strip, self._texts)):
             raise InputError("there is no text to learn a vocabulary from")
 

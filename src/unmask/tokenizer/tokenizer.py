@@ -79,6 +79,8 @@ class Tokenizer:
         if self.old_pieces:
             entries = {str(new): list(old) for new, old in self.old_pieces.items()}
             write_json(folder / _EXTENSION, {"old_pieces": entries})
+        else:
+            (folder / _EXTENSION).unlink(missing_ok=True)
 
     def encode(self, text: str, pair: str | None = None, *, special: bool = True) -> Encoding:
         """One text, or a pair, with the special tokens of the template unless told otherwise."""

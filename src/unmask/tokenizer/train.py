@@ -1,7 +1,8 @@
 """Train a vocabulary from a stream of text: in bounded memory, and the same text gives the same bytes."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from tokenizers import Tokenizer as Backend
@@ -9,7 +10,7 @@ from tokenizers import models, pre_tokenizers, trainers
 
 from unmask.config import TokenizerConfig
 from unmask.errors import ConfigError, InputError
-from unmask.progress import SILENT, Progress
+from unmask.progress import SILENT, Progress, Stage
 from unmask.tokenizer.families import METASPACE, Special, normaliser, special_for, surround, vocabulary_order
 from unmask.tokenizer.guard import backend_errors
 from unmask.tokenizer.sample import Sample, count_characters, split_by_frequency
@@ -23,21 +24,45 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, progress: Pro
     """Train a vocabulary of exactly the size asked for; the whole stream is read, a sample of it is held."""
     if config.vocab_size < _SMALLEST[config.kind]:
         raise ConfigError(f"a {config.kind} vocabulary has at least {_SMALLEST[config.kind]} entries")
-    sample = Sample(texts, config.sample_mb)
+    sample = Sample(config.sample_mb, texts)
+    sample.require_text()
     if sample.share > 1:
         progress.say(f"training on one document in {sample.share} (tokenizer.sample_mb={config.sample_mb})")
     special = special_for(config.kind, config.special)
-    with progress.stage(f"training a {config.kind} vocabulary of {config.vocab_size:,}"):
-        backend = Backend(_TRAIN[config.kind](sample, config, special))
-    backend.normalizer = normaliser(config.kind, config.lowercase, config.strip_accents)
+    with progress.stage("counting words", sample.megabytes, "MB") as stage:
+        backend = Backend(_TRAIN[config.kind](_Job(sample, config, special, stage)))
+    backend.normalizer = _normaliser(config)
     return Tokenizer(surround(backend, config.kind, special), special)
 
 
-def _wordpiece(sample: Sample, config: TokenizerConfig, special: Special) -> models.WordPiece:
+@dataclass(frozen=True, slots=True)
+class _Job:
+    sample: Sample
+    config: TokenizerConfig
+    special: Special
+    stage: Stage
+
+    def train(self, scratch: Backend, trainer: trainers.Trainer, rare: Iterable[str] = ()) -> dict[str, Any]:
+        """Train on a backend of its own, since the trainer leaves its special tokens behind in it."""
+        scratch.normalizer = _normaliser(self.config)
+        with backend_errors("the vocabulary cannot be trained", InputError):
+            scratch.train_from_iterator(self._watched(self.sample.without(rare)), trainer)
+            model: dict[str, Any] = json.loads(scratch.to_str())["model"]
+        return model
+
+    def _watched(self, texts: Iterable[str]) -> Iterator[str]:
+        for text in texts:
+            self.stage.advance(len(text.encode()) / 1e6)
+            yield text
+        self.stage.note(f"now choosing {self.config.vocab_size:,} entries")
+
+
+def _wordpiece(job: _Job) -> models.WordPiece:
+    config, special = job.config, job.special
     scratch = Backend(models.WordPiece(unk_token=special.unk))
     scratch.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     opening, closing = vocabulary_order(special)
-    alphabet, rare = _alphabet(sample, config)
+    alphabet, rare = _alphabet(job)
     # The trainer numbers continuations in the order it meets them, which varies; named here it is fixed.
     continuations = [f"##{c}" for c in alphabet if not _stands_alone(c)]
     trainer = trainers.WordPieceTrainer(
@@ -47,12 +72,13 @@ def _wordpiece(sample: Sample, config: TokenizerConfig, special: Special) -> mod
         initial_alphabet=alphabet,
         show_progress=False,
     )
-    pieces = _pieces(_train(scratch, sample.without(rare), trainer, config)["vocab"]) + closing
+    pieces = _pieces(job.train(scratch, trainer, rare)["vocab"]) + closing
     _check_size(len(pieces), config)
     return models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token=special.unk)
 
 
-def _bpe(sample: Sample, config: TokenizerConfig, special: Special) -> models.BPE:
+def _bpe(job: _Job) -> models.BPE:
+    config, special = job.config, job.special
     scratch = Backend(models.BPE())
     scratch.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     opening, closing = vocabulary_order(special)
@@ -63,19 +89,20 @@ def _bpe(sample: Sample, config: TokenizerConfig, special: Special) -> models.BP
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    model = _train(scratch, sample, trainer, config)
+    model = job.train(scratch, trainer)
     pieces = _pieces(model["vocab"]) + closing
     _check_size(len(pieces), config)
     return models.BPE({piece: i for i, piece in enumerate(pieces)}, [tuple(pair) for pair in model["merges"]])
 
 
-def _unigram(sample: Sample, config: TokenizerConfig, special: Special) -> models.Unigram:
+def _unigram(job: _Job) -> models.Unigram:
+    config, special = job.config, job.special
     scratch = Backend(models.Unigram())
     scratch.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(METASPACE, prepend_scheme="always")]
     )
     opening, closing = vocabulary_order(special)
-    alphabet, rare = _alphabet(sample, config)
+    alphabet, rare = _alphabet(job)
     trainer = trainers.UnigramTrainer(
         vocab_size=config.vocab_size - len(closing),
         special_tokens=opening,
@@ -83,7 +110,7 @@ def _unigram(sample: Sample, config: TokenizerConfig, special: Special) -> model
         unk_token=special.unk,
         show_progress=False,
     )
-    scores = dict(map(tuple, _train(scratch, sample.without(rare), trainer, config)["vocab"]))
+    scores = dict(map(tuple, job.train(scratch, trainer, rare)["vocab"]))
     pieces = _settle({piece: score for piece, score in scores.items() if piece not in opening})
     vocabulary = [*((t, 0.0) for t in opening), *pieces, *((t, 0.0) for t in closing)]
     _check_size(len(vocabulary), config)
@@ -107,24 +134,17 @@ def _settle(scores: dict[str, float]) -> list[tuple[str, float]]:
     return sorted(settled.items(), key=lambda item: (-item[1], item[0]))
 
 
-def _train(
-    scratch: Backend, texts: Iterable[str], trainer: trainers.Trainer, config: TokenizerConfig
-) -> dict[str, Any]:
-    """Train on a backend of its own, since the trainer leaves its special tokens behind in it."""
-    scratch.normalizer = normaliser(config.kind, config.lowercase, config.strip_accents)
-    with backend_errors("the vocabulary cannot be trained", InputError):
-        scratch.train_from_iterator(texts, trainer)
-        model: dict[str, Any] = json.loads(scratch.to_str())["model"]
-    return model
-
-
-def _alphabet(sample: Sample, config: TokenizerConfig) -> tuple[list[str], list[str]]:
-    """The characters to have entries for, ASCII always among them; and the rare ones of the text."""
-    common, rare = split_by_frequency(count_characters(sample), config.coverage)
-    ascii_signs = [chr(code) for code in range(0x21, 0x7F)]
-    normal = normaliser(config.kind, config.lowercase, config.strip_accents).normalize_str
+def _alphabet(job: _Job) -> tuple[list[str], list[str]]:
+    """The characters to have entries for, all of ASCII where there is room; and the rare ones of the text."""
+    common, rare = split_by_frequency(count_characters(job.sample), job.config.coverage)
+    ascii_signs = [chr(code) for code in range(0x21, 0x7F)] if job.config.vocab_size >= 1000 else []
+    normal = _normaliser(job.config).normalize_str
     characters = set("".join(normal(c) for c in (*common, *ascii_signs)))
     return sorted(c for c in characters if not c.isspace()), [c for c in rare if c not in ascii_signs]
+
+
+def _normaliser(config: TokenizerConfig) -> Any:
+    return normaliser(config.kind, config.lowercase, config.strip_accents)
 
 
 def _pieces(vocabulary: dict[str, int]) -> list[str]:

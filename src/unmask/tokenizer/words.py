@@ -6,6 +6,7 @@ symbol and Chinese character stands alone, as BERT splits. `dorme.` is two words
 
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 
 Mark = Literal["##", "▁", "bytes"]
 OPENS, CLOSES, BLANK, SPECIAL = 1, 2, 4, 8
+
+_TABLE = 0x20001  # up to the first Chinese character of the supplementary planes
 
 # The blocks that BERT splits into single characters.
 _IDEOGRAPHS = (
@@ -60,6 +63,21 @@ def _flags(piece: str, mark: Mark, decode: dict[str, int]) -> int:
         return OPENS | BLANK if opens or text else 0
     closes = stands_alone(core[-1]) or text[-1].isspace()
     return (OPENS if opens or stands_alone(core[0]) else 0) | (CLOSES if closes else 0)
+
+
+def count_words(text: str) -> int:
+    """The number of words by the same definition, from the text itself."""
+    kinds = _kinds()[np.minimum(np.frombuffer(text.encode("utf-32-le"), np.uint32), _TABLE - 1)]
+    before = np.concatenate((np.zeros(1, np.uint8), kinds[:-1]))
+    return int(np.count_nonzero((kinds == 2) | ((kinds == 1) & (before != 1))))
+
+
+@cache
+def _kinds() -> NDArray[np.uint8]:
+    """For each character: 0 white space, 1 part of a word, 2 a word by itself (as all beyond the table)."""
+    characters = map(chr, range(_TABLE))
+    kinds = (0 if c.isspace() else 2 if stands_alone(c) else 1 for c in characters)
+    return np.fromiter(kinds, np.uint8, _TABLE)
 
 
 def stands_alone(character: str) -> bool:

@@ -1,0 +1,86 @@
+"""From text files to a tokenizer folder: what `unmask tokenizer` does."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from unmask.config import Recipe, TextConfig, write_recipe
+from unmask.errors import OutputError
+from unmask.progress import SILENT, Progress
+from unmask.text import Cleaner, Document, Source, read_documents
+from unmask.tokenizer.extend import extend
+from unmask.tokenizer.report import Meter, VocabularyReport
+from unmask.tokenizer.tokenizer import Tokenizer
+from unmask.tokenizer.train import train_tokenizer
+
+_OWN = {"tokenizer.json", "tokenizer_config.json", "extension.json"}
+_BESIDE = {"recipe.toml", "report.json", "report.html"}
+# How many bytes of text to expect of one byte of file; only the time left is reckoned with it.
+_PACKED = {".gz": 3.0, ".xz": 4.5, ".zst": 3.5}
+
+
+def build_tokenizer(
+    sources: Sequence[Source],
+    out: Path,
+    recipe: Recipe,
+    base: tuple[Tokenizer, int] | None = None,
+    words: Sequence[str] = (),
+    progress: Progress = SILENT,
+) -> VocabularyReport:
+    """Train a tokenizer, or add so many entries to a base, and write its folder with a report."""
+    meter = Meter()
+    documents = meter.watch(clean_documents(sources, recipe.text, progress))
+    texts = (document.text for document in documents)
+    if base:
+        tokenizer = extend(base[0], texts, base[1], progress)
+    else:
+        tokenizer = train_tokenizer(texts, recipe.tokenizer, progress)
+    report = meter.report(tokenizer, words)
+    tokenizer.save(out)
+    write_recipe(recipe, out / "recipe.toml")
+    report.save(out)
+    return report
+
+
+def measure_tokenizer(
+    tokenizer: Tokenizer,
+    sources: Sequence[Source],
+    config: TextConfig,
+    words: Sequence[str] = (),
+    progress: Progress = SILENT,
+) -> VocabularyReport:
+    """How a tokenizer fits some text."""
+    meter = Meter()
+    for _ in meter.watch(clean_documents(sources, config, progress)):
+        pass
+    return meter.report(tokenizer, words)
+
+
+def check_free(out: Path, force: bool = False) -> None:
+    """Refuse to write into a folder that holds anything else than a tokenizer."""
+    if out.exists() and not out.is_dir():
+        raise OutputError(f"{out} is a file: name a folder to write to")
+    others = {path.name for path in out.iterdir()} - _OWN - _BESIDE if out.is_dir() else set()
+    if others and not force:
+        raise OutputError(
+            f"{out} holds other things ({min(others)} …): choose another folder, or add --force"
+        )
+
+
+def clean_documents(
+    sources: Iterable[Source], config: TextConfig, progress: Progress = SILENT
+) -> Iterator[Document]:
+    """The cleaned documents of all sources, with progress by size."""
+    sources = list(sources)
+    clean = Cleaner(config)
+    total = sum(map(_expected_bytes, sources)) / 1e6
+    with progress.stage("reading", total or None, "MB") as stage:
+        for source in sources:
+            for document in read_documents(source, config):
+                stage.advance(len(document.text) / 1e6)
+                text, dropped = clean(document.text)
+                if dropped is None:
+                    yield Document(text, document.language, document.source)
+
+
+def _expected_bytes(source: Source) -> float:
+    return source.path.stat().st_size * _PACKED.get(source.path.suffix, 1.0) if source.path else 0.0
