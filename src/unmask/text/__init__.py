@@ -2,6 +2,7 @@
 
 from unmask.text.clean import Cleaner
 from unmask.text.document import Document
+from unmask.text.harvest import harvest_docs
 from unmask.text.languages import sampling_weights
 from unmask.text.read import read_documents
 from unmask.text.sentences import sentence_starts
@@ -14,6 +15,7 @@ __all__ = [
     "Document",
     "Source",
     "find_sources",
+    "harvest_docs",
     "read_documents",
     "sampling_weights",
     "sentence_starts",
