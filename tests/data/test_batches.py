@@ -18,7 +18,7 @@ from unmask.data import plan as plan_module
 from unmask.data.batches import Batch, Batches, Objective
 from unmask.data.masking import MASK, NEXT
 from unmask.data.pairs import NO_PAIR
-from unmask.data.plan import Plan, Position
+from unmask.data.plan import Plan, Position, generator
 from unmask.data.prepare import prepare
 from unmask.data.shards import Corpus
 from unmask.errors import ConfigError, CorpusError
@@ -208,6 +208,22 @@ def test_seeds_and_epochs_differ(make_documents: Callable) -> None:
     assert all(same(a, b) for a, b in zip(*passes, strict=True)), "validation never changes"
 
 
+def test_generators_are_keyed_by_place() -> None:
+    reference = np.random.Philox(key=np.array([7, 2], np.uint64), counter=np.array([0, 0, 3, 4], np.uint64))
+    drawn = generator(7, 2, 3, 4).random(5)
+    assert np.array_equal(drawn, np.random.Generator(reference).random(5))
+    places = [
+        (7, 2, 3, 4),
+        (7, 2, 4, 3),
+        (7, 2, 3),
+        (7, 2, 4),
+        (7, 1, 3, 4),
+        (8, 2, 3, 4),
+        (7 + 2**63, 2, 3, 4),
+    ]
+    assert len({generator(*place).random() for place in places}) == len(places)
+
+
 def test_causal_batches_predict_the_next_token(make_documents: Callable) -> None:
     documents = make_documents(SIZES)
     batch = steps(Batches(documents, CONFIGS["documents"]), 1, objectives=[Objective("causal")])[0][0]
@@ -351,3 +367,18 @@ def test_a_prepared_folder(text_folder: Path, tmp_path: Path, texts: list[str], 
     assert sorted(found) == sorted(expected)
     assert continued > 50
     assert split_words == 0
+
+
+def test_real_text_fills_the_units(data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import lzma
+
+    monkeypatch.undo()
+    with lzma.open(data_root / "text" / "en" / "wikipedia.txt.xz", "rt", encoding="utf-8") as source:
+        (tmp_path / "text.txt").write_text(source.read(2_000_000), "utf-8")
+    tokenizer = Tokenizer.load(data_root / "vocab" / "bert" / "cased.txt")
+    prepare(find_sources([str(tmp_path / "text.txt")]), tokenizer, tmp_path / "out", workers=1)
+    corpus = Corpus.open(tmp_path / "out")
+    for settings in ({}, {"sentences": True}, {"pairs": "nsp"}, {"pairs": "sop"}):
+        batches = Batches(corpus, BatchConfig.model_validate({"length": 128, **settings}))
+        steps(batches, 1)
+        assert batches.fill_rate >= 0.99, settings

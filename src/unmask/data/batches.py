@@ -39,7 +39,7 @@ class Batch:
     spans: Tensor | None = None  # i64[M, 3]: token before the span, token after it, place from 1
     pair_labels: Tensor | None = None  # i64[S]: 0 adjacent or in order, 1 not, pairs.NO_PAIR no pair
 
-    def to(self, device: torch.device | str, non_blocking: bool = True) -> "Batch":
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
         """The same batch on another device."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
