@@ -378,7 +378,7 @@ def test_real_text_fills_the_units(data_root: Path, tmp_path: Path, monkeypatch:
     tokenizer = Tokenizer.load(data_root / "vocab" / "bert" / "cased.txt")
     prepare(find_sources([str(tmp_path / "text.txt")]), tokenizer, tmp_path / "out", workers=1)
     corpus = Corpus.open(tmp_path / "out")
-    for settings in ({}, {"sentences": True}, {"pairs": "nsp"}, {"pairs": "sop"}):
-        batches = Batches(corpus, BatchConfig.model_validate({"length": 128, **settings}))
+    for kind in ({}, {"sentences": True}, {"pairs": "nsp"}, {"pairs": "sop"}):
+        batches = Batches(corpus, BatchConfig.model_validate({"length": 128, **kind}))
         steps(batches, 1)
-        assert batches.fill_rate >= 0.99, settings
+        assert batches.fill_rate >= 0.99, kind
