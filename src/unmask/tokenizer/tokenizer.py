@@ -17,6 +17,7 @@ from unmask.progress import SILENT, Progress
 from unmask.tokenizer.families import BERT, Kind, Special, transformers_class
 from unmask.tokenizer.guard import backend_errors
 from unmask.tokenizer.load import read_backend
+from unmask.tokenizer.offsets import fit_offsets
 from unmask.tokenizer.words import Mark, piece_flags, word_starts
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -117,7 +118,7 @@ class Tokenizer:
             mine = which == text
             bases = np.cumsum([0, *map(len, spaced)])[numbers[mine]][:, None]
             added = (self._needs_space & (numbers[mine] > 0)).astype(np.int64)[:, None]
-            offsets[mine] = np.maximum(_trim(offsets[mine] + bases, "".join(spaced)) - bases - added, 0)
+            offsets[mine] = np.maximum(fit_offsets(offsets[mine] + bases, "".join(spaced)) - bases - added, 0)
         return Encoding(np.array(result.ids, np.int64), numbers, offsets, _segments(which))
 
     def word_starts(self, ids: NDArray[np.integer]) -> NDArray[np.bool_]:
@@ -181,7 +182,7 @@ class Tokenizer:
     def _spaced(self, words: Sequence[str]) -> list[str]:
         if isinstance(words, str):
             raise InputError("encode_words takes a list of words; encode takes a text")
-        return [f" {w}" if n and self._needs_space else w for n, w in enumerate(words)]
+        return [f" {w}" if n and w and self._needs_space else w for n, w in enumerate(words)]
 
     def _encoding(self, result: Any, texts: tuple[str, str]) -> Encoding:
         ids = np.array(result.ids, np.int64)
@@ -191,7 +192,7 @@ class Tokenizer:
         for number, text in enumerate(texts):
             mine = which == number
             words[mine] = np.cumsum(self.word_starts(ids[mine])) - 1
-            offsets[mine] = _trim(offsets[mine], text)
+            offsets[mine] = fit_offsets(offsets[mine], text)
         return Encoding(ids, words, offsets, _segments(which))
 
     def _transformers_config(self) -> dict[str, Any]:
@@ -235,24 +236,6 @@ def _segments(which: Ints) -> Ints:
     """A special token belongs to the text before it."""
     segments: Ints = np.maximum.accumulate(np.maximum(which, 0))
     return segments
-
-
-def _trim(offsets: Ints, text: str) -> Ints:
-    """Leave out white space at either end, which some kinds count as part of the piece."""
-    if not len(offsets):
-        return offsets
-    codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
-    places = np.arange(len(text) + 1)
-    space = np.isin(codes, _SPACES)
-    following = np.append(np.where(space, len(text), places[:-1]), len(text))
-    following = np.minimum.accumulate(following[::-1])[::-1]
-    before = np.maximum.accumulate(np.append(0, np.where(space, 0, places[1:])))
-    starts = np.minimum(following[offsets[:, 0]], offsets[:, 1])
-    ends = np.maximum(before[offsets[:, 1]], starts)
-    return np.stack([starts, ends], axis=1)
-
-
-_SPACES = np.array([code for code in range(0x3001) if chr(code).isspace()], np.uint32)
 
 
 def _read_extension(path: Path) -> OldPieces | None:
