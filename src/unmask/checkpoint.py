@@ -46,11 +46,10 @@ def load_model(
     """The model in a folder, and what did not fit; the heads it holds, or those asked for."""
     folder = Path(folder)
     values = read_values(folder)
-    config = read_config(values)
     tensors = _read_weights(folder, allow_pickle)
     own = _read_safetensors(folder, OWN_WEIGHTS) if (folder / OWN_WEIGHTS).exists() else {}
     try:
-        return assemble(config, values, tensors, own, dtype, heads)
+        return assemble(read_config(values), values, tensors, own, dtype, heads)
     except ModelError as error:
         raise ModelError(f"{folder}: {error}") from None
 

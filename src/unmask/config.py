@@ -18,6 +18,7 @@ from unmask.files import write_atomic
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
+Size = Annotated[int, Field(ge=1, le=1 << 24)]
 
 
 class Section(BaseModel):
@@ -135,15 +136,15 @@ class ModelConfig(Section):
         "bert", "roberta", "xlm-roberta", "camembert", "distilbert", "modernbert", "modernbert-decoder"
     ] = "bert"
     """The published layout in which the model is saved."""
-    vocab_size: Positive = 30_522
+    vocab_size: Size = 30_522
     """Rows of the token table."""
-    width: Positive = 768
+    width: Size = 768
     """Width of the hidden states."""
-    layers: Positive = 12
+    layers: Annotated[int, Field(ge=1, le=1000)] = 12
     """Number of blocks."""
-    heads: Positive = 12
+    heads: Size = 12
     """Attention heads; they share the width equally."""
-    inner: Positive = 3072
+    inner: Size = 3072
     """Width inside the feed-forward layer."""
     activation: Literal["gelu", "gelu_tanh", "relu", "silu"] = "gelu"
     """Non-linearity of the feed-forward layer."""
@@ -159,7 +160,7 @@ class ModelConfig(Section):
     """Attention projections have biases."""
     inner_bias: bool = True
     """Feed-forward projections have biases."""
-    positions: Positive = 512
+    positions: Size = 512
     """The longest sequence, in tokens."""
     position: Literal["learned", "rotary"] = "learned"
     """A learned vector per position added to the input, or queries and keys rotated by it."""
@@ -175,7 +176,7 @@ class ModelConfig(Section):
     """Layers 0, n, 2n, … see the whole sequence; those between are local."""
     causal: bool = False
     """Each token sees itself and those before it, unless a batch says otherwise."""
-    segments: Count = 2
+    segments: Annotated[int, Field(ge=0, le=1000)] = 2
     """Rows of the segment table (first and second text of a pair); 0: there is none."""
     dropout: Share = 0.1
     """Dropout of the embeddings and of what each half of a block adds."""

@@ -59,7 +59,7 @@ def write_config(config: ModelConfig, architecture: str) -> dict[str, Any]:
     """The contents of `config.json` in the family's own keys; an error if the layout cannot say it."""
     family = FAMILIES[config.family]
     values = _written(config, family) | {"architectures": [architecture]}
-    if config.labels and not architecture.endswith("QuestionAnswering"):  # whose labels would be start and end
+    if config.labels and not architecture.endswith("QuestionAnswering"):  # its labels are start and end
         values |= _written_labels(config)
     expressed = read_config(values)
     if expressed != config:
@@ -90,7 +90,7 @@ def _written_labels(config: ModelConfig) -> dict[str, Any]:
 
 
 def _activation(name: Any) -> str:
-    if name not in _ACTIVATIONS:
+    if not isinstance(name, str) or name not in _ACTIVATIONS:
         raise ModelError(f"config.json: unmask has no activation {name!r}; it has {', '.join(_ACTIVATIONS)}")
     return _ACTIVATIONS[name]
 
@@ -134,15 +134,14 @@ def _read_classic(values: Mapping[str, Any], fields: Mapping[str, Any], name: st
 def _read_modern(values: Mapping[str, Any], fields: Mapping[str, Any], causal: bool) -> dict[str, Any]:
     """ModernBERT's windows and rotary bases, in the keys of old and new configs."""
     layers = fields["layers"]
-    every = values.get("global_attn_every_n_layers", 3)
+    every = min(values.get("global_attn_every_n_layers", 3), layers)
     if kinds := values.get("layer_types"):
-        patterns = (n for n in range(1, layers + 1) if list(kinds) == _layer_types(layers, n))
-        every = next(patterns, None)
-        if every is None:
+        patterns = (n for n in range(1, len(kinds) + 1) if kinds == _layer_types(len(kinds), n))
+        every = next(patterns, 0)
+        if not every or len(kinds) != layers:
             raise ModelError(
                 "config.json: layer_types must be full_attention in every n-th layer from the first"
             )
-    every = min(every, layers)
     half = values.get("local_attention", 128) // 2
     ropes = values.get("rope_parameters") or {}
     for rope in ropes.values():
@@ -200,7 +199,7 @@ def _read_labels(values: Mapping[str, Any]) -> dict[str, Any]:
     elif "num_labels" in values or named_architecture(values).endswith(
         ("SequenceClassification", "TokenClassification")
     ):
-        labels = [f"LABEL_{index}" for index in range(values.get("num_labels", 2))]
+        labels = [f"LABEL_{index}" for index in range(min(values.get("num_labels", 2), 1 << 20))]
     else:
         return {}
     return {"labels": tuple(labels), "problem": _PROBLEMS.get(values.get("problem_type") or "", "single")}

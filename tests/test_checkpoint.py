@@ -1,0 +1,358 @@
+"""The model folder: what is written is read back whole; what is broken gets one clear line."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from unmask.checkpoint import load_model, save_model
+from unmask.config import ModelConfig
+from unmask.errors import ModelError, OutputError
+from unmask.model.network import Model
+from unmask.model.presets import preset
+
+SMALL = {"vocab_size": 30, "width": 8, "layers": 2, "heads": 2, "inner": 12, "positions": 16, "pad_id": 0}
+BERT = preset("bert-base", **SMALL)
+ALL_HEADS = ("mlm", "span", "nsp", "sop", "classify", "tag", "answer")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A small BERT with a masked-LM head."""
+    save_model(Model(BERT), tmp_path / "model")
+    return tmp_path / "model"
+
+
+def edit_config(folder: Path, **changes: Any) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def assert_same(one: Model, two: Model) -> None:
+    ours, theirs = dict(one.named_parameters()), dict(two.named_parameters())
+    assert list(ours) == list(theirs)
+    for name, tensor in ours.items():
+        assert torch.equal(tensor, theirs[name]), name
+
+
+def modern(family: str) -> ModelConfig:
+    name = {"modernbert": "modernbert-base"}.get(family, family)
+    window = {"window": 3, "global_every": 2}
+    return preset(name, **SMALL, **window, labels=("um", "dois"))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        BERT.model_copy(update={"labels": ("um", "dois", "três")}),
+        preset("roberta-base", **SMALL, position_offset=1, labels=("um", "dois")),
+        preset("distilbert", **SMALL, labels=("nota",), problem="regression"),
+        modern("modernbert"),
+        modern("modernbert-decoder"),
+    ],
+    ids=lambda config: config.family,
+)
+def test_a_model_with_every_head_comes_back_whole(config: ModelConfig, tmp_path: Path) -> None:
+    for heads in ([], ["mlm"], ["classify"], ["tag"], ["mlm", "nsp"], ["mlm", "span", "sop"], ALL_HEADS):
+        model = Model(config, heads)
+        save_model(model, tmp_path / "model")
+        loaded, report = load_model(tmp_path / "model")
+        assert not report, str(report)
+        assert loaded.config == config
+        assert_same(model, loaded)
+
+
+def test_the_answer_head_has_its_own_two_labels(tmp_path: Path) -> None:
+    model = Model(BERT, ["answer"])
+    save_model(model, tmp_path / "model")
+    loaded, _ = load_model(tmp_path / "model")
+    assert_same(model, loaded)
+    with pytest.raises(ModelError, match=r"the bert layout cannot express model\.labels"):
+        save_model(Model(BERT.model_copy(update={"labels": ("um",)}), ["answer"]), tmp_path / "model")
+
+
+def test_what_is_written(folder: Path) -> None:
+    values = json.loads((folder / "config.json").read_text())
+    assert values["dtype"] == "float32"
+    assert values["architectures"] == ["BertForMaskedLM"]
+    assert values["unmask"]["heads"] == ["mlm"]
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors"]
+    assert "cls.predictions.decoder.weight" not in load_file(folder / "model.safetensors")
+
+
+def test_heads_without_a_home_have_a_file_of_their_own(tmp_path: Path) -> None:
+    save_model(Model(BERT, ["mlm", "nsp", "span", "sop"]), tmp_path / "model")
+    names = load_file(tmp_path / "model" / "unmask_heads.safetensors")
+    assert {name.split(".")[1] for name in names} == {"span", "sop"}
+    values = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert values["architectures"] == ["BertForPreTraining"]
+
+
+def test_card_and_tokenizer_are_written_beside(tmp_path: Path) -> None:
+    class Tokenizer:
+        def save(self, folder: Path) -> None:
+            (folder / "tokenizer.json").write_text("{}")
+
+    save_model(Model(BERT), tmp_path / "model", Tokenizer(), "# Um modelo\n")
+    assert (tmp_path / "model" / "README.md").read_text() == "# Um modelo\n"
+    assert (tmp_path / "model" / "tokenizer.json").exists()
+
+
+def test_writing_is_whole_or_not_at_all(folder: Path) -> None:
+    class Broken:
+        def save(self, folder: Path) -> None:
+            raise RuntimeError("power cut")
+
+    before = (folder / "model.safetensors").read_bytes()
+    with pytest.raises(RuntimeError, match="power cut"):
+        save_model(Model(BERT), folder, Broken())
+    assert (folder / "model.safetensors").read_bytes() == before
+    assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+
+def test_a_folder_of_other_things_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "tese.txt").write_text("anos de trabalho")
+    with pytest.raises(OutputError, match="holds other files and no model"):
+        save_model(Model(BERT), tmp_path)
+    with pytest.raises(OutputError, match="is a file"):
+        save_model(Model(BERT), tmp_path / "tese.txt")
+    assert (tmp_path / "tese.txt").read_text() == "anos de trabalho"
+
+
+def test_a_config_the_layout_cannot_express_is_refused(tmp_path: Path) -> None:
+    rotary = BERT.model_copy(update={"position": "rotary"})
+    with pytest.raises(ModelError, match=r"the bert layout cannot express model\.position as set"):
+        save_model(Model(rotary), tmp_path / "model")
+
+
+def test_precision(folder: Path) -> None:
+    model, _ = load_model(folder, dtype=torch.float64)
+    assert {p.dtype for p in model.parameters()} == {torch.float64}
+    save_model(model.bfloat16(), folder)
+    assert {t.dtype for t in load_file(folder / "model.safetensors").values()} == {torch.float32}
+
+
+def test_old_names_and_bare_encoders(folder: Path) -> None:
+    expected, _ = load_model(folder)
+    tensors = load_file(folder / "model.safetensors")
+    old = {name.replace("LayerNorm.weight", "LayerNorm.gamma"): t for name, t in tensors.items()}
+    old = {name.replace("LayerNorm.bias", "LayerNorm.beta"): t for name, t in old.items()}
+    old["bert.embeddings.position_ids"] = torch.arange(16)[None]
+    old["cls.predictions.decoder.weight"] = old["bert.embeddings.word_embeddings.weight"].clone()
+    save_file(old, folder / "model.safetensors")
+    model, report = load_model(folder)
+    assert not report
+    assert_same(model, expected)
+
+    bare = {n.removeprefix("bert."): t for n, t in tensors.items() if n.startswith("bert.")}
+    save_file(bare, folder / "model.safetensors")
+    edit_config(folder, architectures=["BertModel"])
+    model, report = load_model(folder)
+    assert not report
+    assert list(model.heads) == []
+    expected.heads.clear()
+    assert_same(model, expected)
+
+
+def test_what_is_missing_unused_and_new_is_said_in_one_table(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    tensors = {name: t for name, t in tensors.items() if "transform.dense" not in name}
+    tensors["bert.encoder.adapter.weight"] = torch.zeros(2)
+    save_file(tensors, folder / "model.safetensors")
+    model, report = load_model(folder)
+    assert report.missing == (
+        "cls.predictions.transform.dense.weight",
+        "cls.predictions.transform.dense.bias",
+    )
+    assert report.unused == ("encoder.adapter.weight",)
+    assert report.new == ("heads.mlm.transform.dense.weight", "heads.mlm.transform.dense.bias")
+    assert str(report).splitlines()[0].split()[:2] == ["missing", "2"]
+    assert len(str(report).splitlines()) == 3
+    assert model.heads["mlm"].transform.dense.weight.std() > 0
+
+
+def test_a_head_that_is_asked_for_is_made_new(folder: Path) -> None:
+    edit_config(folder, id2label={"0": "positivo", "1": "negativo"})
+    model, report = load_model(folder, heads=["classify"])
+    assert list(model.heads) == ["pooler", "classify"]
+    assert model.config.labels == ("positivo", "negativo")
+    assert report.missing == ()
+    assert set(report.new) == {f"heads.{n}" for n, _ in model.heads.named_parameters()}
+    assert report.unused[0].startswith("cls.predictions")
+
+
+def test_sharded_weights(folder: Path) -> None:
+    expected, _ = load_model(folder)
+    tensors = load_file(folder / "model.safetensors")
+    names = sorted(tensors)
+    (folder / "model.safetensors").unlink()
+    placed = {}
+    for shard, part in (("a.safetensors", names[:5]), ("b.safetensors", names[5:])):
+        save_file({name: tensors[name] for name in part}, folder / shard)
+        placed |= dict.fromkeys(part, shard)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": placed}))
+    model, report = load_model(folder)
+    assert not report
+    assert_same(model, expected)
+
+    os.truncate(folder / "b.safetensors", 100)
+    with pytest.raises(ModelError, match=r"b\.safetensors is damaged or cut short"):
+        load_model(folder)
+    (folder / "b.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"has no b\.safetensors: its copy is incomplete"):
+        load_model(folder)
+    (folder / "model.safetensors.index.json").write_text(
+        json.dumps({"weight_map": {"x": "../b.safetensors"}})
+    )
+    with pytest.raises(ModelError, match=r"\.\./b\.safetensors leads out of its folder"):
+        load_model(folder)
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": ["a.safetensors"]}')
+    with pytest.raises(ModelError, match="has no weight_map of names to files"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"model_type": "deberta-v2"},
+            "no family 'deberta-v2'.*it has bert, roberta, xlm-roberta, camembert",
+        ),
+        ({"model_type": None}, "no family 'None'"),
+        ({"auto_map": {"AutoModel": "modeling.Mine"}}, "names code to run \\(auto_map\\)"),
+        ({"_attn_implementation_internal": "someone/kernel"}, "names code to fetch"),
+        ({"vocab_size": 31}, "the token table has 30 rows, but config.json says vocab_size 31"),
+        (
+            {"intermediate_size": 13},
+            "feedforward.up.weight is \\(12, 8\\) in the weights, but .* \\(13, 8\\)",
+        ),
+        ({"num_hidden_layers": 3}, "the weights lack 12 parts of the encoder \\(the first: encoder.layer.2"),
+        ({"num_attention_heads": 3}, "width 8 is not a multiple of heads 3"),
+        ({"hidden_size": "wide"}, "config.json: width: .*integer"),
+        ({"hidden_act": "quick_gelu"}, "no activation 'quick_gelu'; it has gelu"),
+        ({"hidden_act": ["gelu"]}, "no activation"),
+        ({"max_position_embeddings": "many"}, "config.json"),
+        ({"position_embedding_type": "relative_key"}, "does not support position_embedding_type"),
+        ({"is_decoder": True}, "does not support is_decoder"),
+        ({"id2label": ["um", "dois"]}, "config.json"),
+        ({"pad_token_id": 77}, "pad_id 77 is outside the vocabulary of 30"),
+    ],
+)
+def test_bad_configs(folder: Path, changes: dict[str, Any], message: str) -> None:
+    edit_config(folder, **changes)
+    with pytest.raises(ModelError, match=message) as caught:
+        load_model(folder)
+    assert "\n" not in str(caught.value)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+def test_whatever_a_config_says_the_answer_is_a_model_or_one_line(family: str, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    save_model(Model(modern("modernbert") if family == "modernbert" else BERT), folder)
+    original = json.loads((folder / "config.json").read_text())
+
+    @settings(deadline=None, max_examples=60)
+    @given(st.sampled_from(sorted(original)), json_values)
+    def check(key: str, value: Any) -> None:
+        (folder / "config.json").write_text(json.dumps(original | {key: value}))
+        try:
+            load_model(folder)
+        except ModelError as error:
+            assert "\n" not in str(error)
+
+    check()
+
+
+def test_windows_that_are_no_pattern_are_refused(tmp_path: Path) -> None:
+    save_model(Model(modern("modernbert")), tmp_path / "model")
+    edit_config(tmp_path / "model", layer_types=["sliding_attention", "full_attention"])
+    with pytest.raises(ModelError, match="layer_types must be full_attention in every n-th layer"):
+        load_model(tmp_path / "model")
+    edit_config(
+        tmp_path / "model", layer_types=None, rope_parameters={"full_attention": {"rope_type": "yarn"}}
+    )
+    with pytest.raises(ModelError, match="does not support rope_type 'yarn'"):
+        load_model(tmp_path / "model")
+
+
+def test_broken_files(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="no model folder at"):
+        load_model(tmp_path / "nada")
+    weights = (folder / "model.safetensors").read_bytes()
+    for broken in (weights[:-10], weights[:20], b"", b"not weights at all", b"\xff" * 64):
+        (folder / "model.safetensors").write_bytes(broken)
+        with pytest.raises(ModelError, match="is damaged or cut short") as caught:
+            load_model(folder)
+        assert "\n" not in str(caught.value)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"has no model\.safetensors"):
+        load_model(folder)
+    for text, message in (
+        ("{", "not valid JSON"),
+        ("[]", "should hold an object"),
+        ("[" * 99_999, "not valid JSON"),
+    ):
+        (folder / "config.json").write_text(text)
+        with pytest.raises(ModelError, match=message):
+            load_model(folder)
+    (folder / "config.json").unlink()
+    with pytest.raises(ModelError, match=r"has no config\.json: it is not a model folder"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_link_out_of_the_folder_is_refused(folder: Path, tmp_path: Path, name: str) -> None:
+    shutil.move(folder / name, tmp_path / "elsewhere")
+    (folder / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ModelError, match=f"{name} leads out of its folder"):
+        load_model(folder)
+
+
+def test_links_of_the_hugging_face_cache_are_followed(folder: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "models--alguem--modelo"
+    snapshot = cache / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (cache / "blobs").mkdir()
+    for path in folder.iterdir():
+        shutil.copy(path, cache / "blobs" / path.name)
+        (snapshot / path.name).symlink_to(f"../../blobs/{path.name}")
+    assert not load_model(snapshot)[1]
+    (snapshot / "config.json").unlink()
+    (snapshot / "config.json").symlink_to(folder / "config.json")
+    with pytest.raises(ModelError, match="leads out of its folder"):
+        load_model(snapshot)
+
+
+def test_pickled_weights_are_refused_unless_allowed(folder: Path) -> None:
+    expected, _ = load_model(folder)
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(tensors, folder / "pytorch_model.bin")
+    with pytest.raises(
+        ModelError, match=rf"may run code; if you trust them: unmask convert {folder} DST --allow-pickle"
+    ):
+        load_model(folder)
+    model, _ = load_model(folder, allow_pickle=True)
+    assert_same(model, expected)
+
+    torch.save({"weights": os.system}, folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="is damaged or holds more than tensors") as caught:
+        load_model(folder, allow_pickle=True)
+    assert "\n" not in str(caught.value)
+    torch.save([1, 2], folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="does not hold a table of tensors"):
+        load_model(folder, allow_pickle=True)
