@@ -64,7 +64,7 @@ def _add_words(
     known = set(tokenizer.backend.get_vocab())
     for word, count in counts.items():
         if len(new) == add:
-            return new
+            break
         old = tuple(tokenizer.encode_words([word], special=False).ids.tolist())
         whole = len(old) == 1 and old[0] != tokenizer.unk_id
         if whole or mark + word in known or any(map(stands_alone, word)):
@@ -77,7 +77,9 @@ def _add_words(
             least = sum(vocabulary[i][1] for i in old) + 0.1
             vocabulary.append([mark + word, max(math.log(count / total), least)])
         new[id_] = old
-    raise _too_small(add, len(new))
+    if len(new) < add:
+        raise _too_small(add, len(new))
+    return new
 
 
 def _join_pairs(

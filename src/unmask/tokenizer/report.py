@@ -136,7 +136,9 @@ def split_word(tokenizer: Tokenizer, word: str) -> tuple[str, ...]:
 
 
 def _shown(tokenizer: Tokenizer, id_: int) -> str:
-    text = tokenizer.decode([id_]).strip() if tokenizer.kind == "bpe" else ""
+    if tokenizer.kind != "bpe" or id_ == tokenizer.unk_id:
+        return tokenizer.piece(id_)
+    text = tokenizer.decode([id_]).strip()
     return text if text and "\ufffd" not in text else tokenizer.piece(id_)
 
 

@@ -1,0 +1,128 @@
+"""The vocabulary report, and the folder that `unmask tokenizer` makes."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from unmask.cli import app
+from unmask.config import load_recipe
+from unmask.errors import ConfigError, InputError, OutputError
+from unmask.text import Document
+from unmask.tokenizer import Tokenizer
+from unmask.tokenizer.build import check_free
+from unmask.tokenizer.report import Meter, VocabularyReport
+
+
+def measured(tokenizer: Tokenizer, *documents: Document, words: tuple[str, ...] = ()) -> VocabularyReport:
+    meter = Meter()
+    assert list(meter.watch(documents)) == list(documents)
+    return meter.report(tokenizer, words)
+
+
+def test_figures_by_hand(tmp_path: Path) -> None:
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "o", "gato", "cor", "##rendo", "."]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces), "utf-8")
+    tokenizer = Tokenizer.load(tmp_path)
+    fit = measured(tokenizer, Document("o gato correndo .", "pt"), Document("o ж.", "pt")).languages["pt"]
+    assert (fit.words, fit.tokens, fit.bytes) == (7, 8, 22)
+    assert fit.tokens_per_word == pytest.approx(8 / 7)
+    assert fit.bytes_per_token == pytest.approx(22 / 8)
+    assert fit.unknown == pytest.approx(1 / 8)
+    assert fit.whole == pytest.approx(6 / 7)
+    assert fit.pieces[:3] == pytest.approx((6 / 7, 1 / 7, 0))
+
+
+def test_languages_and_examples(tokenizer: Tokenizer, texts: list[str]) -> None:
+    documents = [Document(text, "pt" if "O" in text else "en") for text in texts] + [Document("só")]
+    report = measured(tokenizer, *documents, words=("jornal",))
+    assert list(report.languages) == ["all", "en", "pt"]
+    assert list(report.examples)[:5] == ["jornal", "gatinho", "cãozinho", "correndo", "rapidamente"]
+    for word, pieces in report.examples.items():
+        assert "".join(pieces).replace("##", "").strip("▁Ġ") == word
+    english = measured(tokenizer, Document("The old teacher walks slowly.", "en"))
+    assert "gatinho" not in english.examples
+
+
+def test_frequent_split_words_are_shown(tokenizer: Tokenizer) -> None:
+    report = measured(tokenizer, Document("O desembargador e o desembargador, um otorrino."))
+    assert [word for word in report.examples if word.startswith(("des", "oto"))] == [
+        "desembargador",
+        "otorrino",
+    ]
+
+
+def test_no_text_to_measure(tokenizer: Tokenizer) -> None:
+    with pytest.raises(InputError, match="no text"):
+        measured(tokenizer)
+
+
+def test_files(tokenizer: Tokenizer, texts: list[str], tmp_path: Path) -> None:
+    report = measured(tokenizer, *(Document(text, "pt") for text in texts), words=("<b>",))
+    report.save(tmp_path)
+    saved = json.loads((tmp_path / "report.json").read_text("utf-8"))
+    assert saved["languages"]["pt"]["tokens"] == report.languages["pt"].tokens
+    assert saved["fingerprint"] == tokenizer.fingerprint
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "Plotly.newPlot" in page
+    assert "cãozinho" in page
+    assert "<td>&lt;b&gt;</td>" in page
+    assert 'src="http' not in page
+
+
+def unmask(*arguments: str | Path) -> str:
+    result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, texts: list[str]) -> Path:
+    (tmp_path / "a.txt").write_text("\n\n".join(texts), "utf-8")
+    return tmp_path / "a.txt"
+
+
+def test_train_extend_and_report_from_the_command_line(corpus: Path, tmp_path: Path) -> None:
+    out, more = tmp_path / "vocab", tmp_path / "more"
+    shown = unmask("tokenizer", f"pt={corpus}", "--vocab-size", "150", "--lowercase", "-o", out, "--quiet")
+    assert "gatinho" in shown
+    assert "tokens/word" in shown
+    assert {path.name for path in out.iterdir()} == {
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "recipe.toml",
+        "report.json",
+        "report.html",
+    }
+    recipe = load_recipe(out / "recipe.toml").tokenizer
+    assert (recipe.vocab_size, recipe.lowercase, recipe.kind) == (150, True, "wordpiece")
+    (tmp_path / "new.txt").write_text("o desembargador homologou\n\no desembargador homologou", "utf-8")
+    unmask("tokenizer", "--extend", out, tmp_path / "new.txt", "--add", "2", "-o", more, "-q")
+    assert Tokenizer.load(more).id("desembargador") >= 150
+    figures = json.loads(unmask("tokenizer", "--report", more, corpus, "--word", "avó", "--json", "-q"))
+    assert figures["vocab_size"] == 152
+    assert "avó" in figures["examples"]
+
+
+def test_what_the_command_refuses(corpus: Path, tmp_path: Path) -> None:
+    runner = CliRunner()
+    wrong = runner.invoke(app, ["tokenizer", str(corpus), "-q"])
+    assert isinstance(wrong.exception, ConfigError)
+    assert "-o DIR" in str(wrong.exception)
+    both = ["tokenizer", str(corpus), "--extend", "a", "--report", "b"]
+    assert isinstance(runner.invoke(app, both).exception, ConfigError)
+    taken = runner.invoke(app, ["tokenizer", str(corpus), "-o", str(tmp_path), "-q"])
+    assert isinstance(taken.exception, OutputError)
+
+
+def test_only_tokenizer_folders_are_written_over(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    check_free(tmp_path / "new")
+    tokenizer.save(tmp_path)
+    check_free(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(OutputError, match=r"model\.safetensors"):
+        check_free(tmp_path)
+    check_free(tmp_path, force=True)
+    with pytest.raises(OutputError, match="is a file"):
+        check_free(tmp_path / "tokenizer.json", force=True)
