@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from unmask.errors import ConfigError
 from unmask.files import write_atomic
 
+_RECIPES = Path(__file__).parent / "recipes"
+
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -43,9 +45,9 @@ class TextConfig(Section):
     min_chars: Count = 1
     """Shorter documents are dropped, counted as `short`."""
     max_chars: Positive = 10_000_000
-    """Longer documents are dropped, counted as `long`."""
+    """Documents of more characters, as read or when clean, are dropped, counted as `long`."""
     min_letters: Share = 0.0
-    """Documents with fewer letters among their non-space characters are dropped, counted as `letters`."""
+    """Documents with a smaller share of letters among what is not space are dropped, counted as `letters`."""
 
 
 class TokenizerConfig(Section):
@@ -238,9 +240,9 @@ class Recipe(Section):
     batch: BatchConfig = BatchConfig()
 
 
-def load_recipe(path: Path | None = None, changes: Sequence[str] = ()) -> Recipe:
-    """Read a recipe (the defaults, without a path) and apply `section.key=value` changes in order."""
-    values = _read_toml(path) if path else {}
+def load_recipe(path: Path | str | None = None, changes: Sequence[str] = ()) -> Recipe:
+    """Read a recipe, a file or one of ours by its name, and apply `section.key=value` changes in order."""
+    values = _read_toml(_find(Path(path))) if path else {}
     for change in changes:
         _apply(values, change)
     return _validate(values, str(path) if path else "--set")
@@ -251,6 +253,19 @@ def write_recipe(recipe: Recipe, path: Path) -> None:
     import tomli_w
 
     write_atomic(path, tomli_w.dumps(recipe.model_dump(mode="json", exclude_none=True)))
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come with unmask."""
+    return sorted(path.stem for path in _RECIPES.glob("*.toml"))
+
+
+def _find(path: Path) -> Path:
+    if path.exists() or path.suffix or len(path.parts) > 1:
+        return path
+    if path.name not in recipe_names():
+        raise ConfigError(f"there is no recipe {path}: name a file, or one of {', '.join(recipe_names())}")
+    return _RECIPES / f"{path.name}.toml"
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

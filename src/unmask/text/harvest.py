@@ -135,24 +135,20 @@ def _prose_lines(docstring: str) -> Iterator[str]:
 def _paragraphs(lines: Iterator[str]) -> Iterator[list[str]]:
     """Group lines: a blank line, another indentation, a list item or a parameter begins a new paragraph."""
     paragraph: list[str] = []
-    before = 0
+    before, hanging = 0, False
     doctest = False
     for line in lines:
         text = line.strip()
         indent = len(line) - len(line.lstrip())
         doctest = bool(text) and (doctest or _CODE.match(text) is not None)
-        typed = _TYPED.match(text) if ":" in text else None
-        if not text or doctest or indent != before or typed or _ITEM.match(text):
+        head = _ITEM.match(text) or (_TYPED.match(text) if ":" in text else None)
+        goes_on = indent == before or (hanging and indent > before)
+        if not text or doctest or head or not goes_on:
             yield paragraph
             paragraph = []
-        before = indent
-        if not text or doctest or (":" in text and _PARAMETER.match(text)):
-            continue
-        if head := _ITEM.match(text):
-            before = indent + head.end()
-        elif typed:
-            head = typed
-        paragraph.append(text[head.end() :] if head else text)
+        before, hanging = indent, head is not None
+        if text and not doctest and not (":" in text and _PARAMETER.match(text)):
+            paragraph.append(text[head.end() :] if head else text)
     yield paragraph
 
 

@@ -73,7 +73,8 @@ def _expand(argument: str) -> Iterator[Source]:
         base = _glob_base(path)
         matches = list(base.glob(path.relative_to(base).as_posix()))
         files = {inner for match in matches for inner in (_walk(match) if match.is_dir() else [match])}
-        found = [(inner, inner.relative_to(base).as_posix()) for inner in files if _wanted(inner.name)]
+        relative = ((inner, inner.relative_to(base)) for inner in files)
+        found = [(inner, inside.as_posix()) for inner, inside in relative if _wanted(inside)]
     else:
         raise InputError(f"there is no {path}{_suggest(path)}")
     if not found:
@@ -88,12 +89,12 @@ def _walk(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
-            if _wanted(name):
+            if _wanted(Path(name)):
                 yield Path(parent, name)
 
 
-def _wanted(name: str) -> bool:
-    return not name.startswith(".") and bool(split_suffix(Path(name))[0])
+def _wanted(path: Path) -> bool:
+    return not any(part.startswith(".") for part in path.parts) and bool(split_suffix(path)[0])
 
 
 def _glob_base(pattern: Path) -> Path:

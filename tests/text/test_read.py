@@ -1,0 +1,233 @@
+import csv
+import gzip
+import io
+import json
+import lzma
+import sys
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from unmask.config import TextConfig
+from unmask.errors import InputError
+from unmask.text import Cleaner, Source, read_documents
+
+
+def write(path: Path, data: bytes) -> Path:
+    """Write, compressed as the name says."""
+    if path.suffix == ".zst":
+        with pa.output_stream(str(path), compression="zstd") as file:
+            file.write(data)
+    else:
+        path.write_bytes({".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix, bytes)(data))
+    return path
+
+
+def read(path: Path, **config: object) -> list[str]:
+    return [doc.text for doc in read_documents(Source(path, path.name), TextConfig(**config))]
+
+
+def as_blocks(texts: list[str]) -> bytes:
+    return "\n\n".join(texts).encode()
+
+
+def as_jsonl(texts: list[str]) -> bytes:
+    return "".join(json.dumps({"id": i, "text": text}) + "\n" for i, text in enumerate(texts)).encode()
+
+
+def as_csv(texts: list[str]) -> bytes:
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow(["id", "text"])
+    writer.writerows(enumerate(texts))
+    return file.getvalue().encode()
+
+
+def as_tsv(texts: list[str]) -> bytes:
+    return "".join(["text\tid\n", *(f"{text}\t{i}\n" for i, text in enumerate(texts))]).encode()
+
+
+def as_parquet(texts: list[str]) -> bytes:
+    file = io.BytesIO()
+    pq.write_table(pa.table({"id": range(len(texts)), "text": texts}), file)
+    return file.getvalue()
+
+
+FORMATS: dict[str, Callable[[list[str]], bytes]] = {
+    ".txt": as_blocks,
+    ".jsonl": as_jsonl,
+    ".csv": as_csv,
+    ".tsv": as_tsv,
+    ".parquet": as_parquet,
+}
+COMPRESSIONS = ("", ".gz", ".xz", ".zst")
+clean = Cleaner(TextConfig())
+
+lines = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
+documents = st.lists(
+    lines.map(lambda text: clean(text)[0].replace("\n", " ")).filter(bool), min_size=1, max_size=6
+)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=documents, compression=st.sampled_from(COMPRESSIONS))
+def test_every_format_and_compression_gives_the_same(
+    tmp_path: Path, form: str, texts: list[str], compression: str
+) -> None:
+    path = write(tmp_path / f"x{form}{compression}", FORMATS[form](texts))
+    assert read(path) == texts
+
+
+def test_txt_by_block_line_and_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.txt", "\n\num\ndois\n \t\n\n\ntrês\r\n\r\nquatro\rcinco\n".encode())
+    assert [text.strip() for text in read(path)] == ["um\ndois", "três", "quatro\ncinco"]
+    assert read(path, documents="line") == ["um", "dois", "três", "quatro", "cinco"]
+    assert [text.split() for text in read(path, documents="file")] == [
+        ["um", "dois", "três", "quatro", "cinco"]
+    ]
+
+
+@pytest.mark.parametrize("size", [1 << 16, (1 << 16) - 1, (1 << 16) - 2, (1 << 16) + 1])
+def test_separators_and_letters_across_the_pieces_a_file_is_read_in(tmp_path: Path, size: int) -> None:
+    first = "a" * (size - 1) + "é"
+    path = write(tmp_path / "x.txt", f"{first} \r\n \r\nsegundo\r\nbloco".encode())
+    assert [text.strip() for text in read(path)] == [first, "segundo\nbloco"]
+
+
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text(st.sampled_from("ab \n\r\té"), max_size=60), chunk=st.integers(1, 7))
+def test_the_size_of_the_pieces_does_not_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, chunk: int
+) -> None:
+    path = write(tmp_path / "x.txt", (text + "\n\nend").encode())
+    whole = [clean(text)[0] for text in read(path)]
+    with monkeypatch.context() as patch:
+        patch.setattr("unmask.text.read._CHUNK", chunk)
+        assert [clean(text)[0] for text in read(path)] == whole
+
+
+def test_a_byte_order_mark_is_not_text(tmp_path: Path) -> None:
+    assert read(write(tmp_path / "x.txt", b"\xef\xbb\xbfum")) == ["um"]
+    assert read(write(tmp_path / "x.csv", b"\xef\xbb\xbftext\num\n")) == ["um"]
+
+
+def test_language_from_source_or_row(tmp_path: Path) -> None:
+    rows = [{"text": "um", "lang": "pt"}, {"text": "one", "lang": None}]
+    jsonl = write(tmp_path / "x.jsonl", "\n".join(map(json.dumps, rows)).encode())
+    parquet = tmp_path / "x.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), parquet)
+    config = TextConfig(language_column="lang")
+    for path in (jsonl, parquet):
+        docs = list(read_documents(Source(path, "name", "en"), config))
+        assert [(doc.text, doc.language, doc.source) for doc in docs] == [
+            ("um", "pt", "name"),
+            ("one", "en", "name"),
+        ]
+
+
+def test_null_text_is_an_empty_document(tmp_path: Path) -> None:
+    assert read(write(tmp_path / "x.jsonl", b'{"text": null}\n\n{"text": "a"}')) == ["", "a"]
+    pq.write_table(pa.table({"text": [None, "a"]}), tmp_path / "x.parquet")
+    assert read(tmp_path / "x.parquet") == ["", "a"]
+
+
+def test_a_quotation_mark_in_a_tsv_is_a_quotation_mark(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.tsv", b'text\tlabel\n"Quite" so\t1\nsaid "yes\t0\n')
+    assert read(path) == ['"Quite" so', 'said "yes']
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [(b"um\n\ndois\n", ["um", "dois"]), (b'{"text": "um"}\n{"text": "dois"}\n', ["um", "dois"])],
+)
+def test_standard_input_is_text_or_jsonl(
+    monkeypatch: pytest.MonkeyPatch, data: bytes, expected: list[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert [doc.text.strip() for doc in read_documents(Source(None, "-"), TextConfig())] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("x.txt", b"a\xe9b", r"x.txt is not UTF-8: byte 0xe9 at position 1; .*iconv -f latin1 -t utf-8"),
+        ("x.txt", b"a" * 70_000 + b"\xc3\xa9\xff", "byte 0xff at position 70002;"),
+        ("x.txt", b"abc\xc3", "byte 0xc3 at position 3;"),
+        ("x.txt", "olá".encode("utf-16"), "iconv -f utf-16"),
+        ("x.txt.gz", b"a\xe9b", "position 1 of what it unpacks to"),
+        ("x.txt", b"", "x.txt is empty"),
+        ("x.txt.xz", b"", "x.txt.xz is empty"),
+        ("x.txt", b" \n\n \n", "x.txt is empty"),
+        ("x.csv", b"text,b\n", "x.csv is empty"),
+        ("x.jsonl", b'{"text": "a"}\n{"text": \n', r"x.jsonl, line 2: not JSON \(Expecting value\)"),
+        ("x.jsonl", b'["a"]\n', "line 1: write one JSON object a line"),
+        (
+            "x.jsonl",
+            b'{"text": "a"}\n{"texto": "b"}',
+            "line 2: there is no column text, only texto;.*text.column=texto",
+        ),
+        ("x.jsonl", b'{"text": 5}', "line 1: text holds 5, not text"),
+        ("x.jsonl", b"[" * 100_000, "line 1: not JSON"),
+        ("x.csv", b"id,body\n1,a\n", r"no column text, only id, body; say which with --set text.column=id"),
+        ("x.csv", b"id,text\n1,a\n2,b,c\n", "line 3: 3 fields, 2 in the header; put quotes"),
+        ("x.csv", b'text\n"a\nb\n', "line 4?.*quotation mark that is not closed"),
+        ("x.parquet", b"PAR1 this is not one", "x.parquet is damaged or cut off"),
+        ("x.parquet", as_parquet(["a"] * 100)[:-40], "x.parquet is damaged or cut off"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_place(tmp_path: Path, name: str, data: bytes, message: str) -> None:
+    path = write(tmp_path / name, data)
+    with pytest.raises(InputError, match=message):
+        read(path)
+
+
+@pytest.mark.parametrize("compression", [".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("form", [".txt", ".parquet"])
+def test_an_archive_cut_off_or_spoilt(tmp_path: Path, form: str, compression: str) -> None:
+    path = write(tmp_path / f"x{form}{compression}", FORMATS[form]([f"texto {i}" for i in range(20_000)]))
+    whole = path.read_bytes()
+    for damaged in (whole[:-9], whole[: len(whole) // 2], b"not an archive"):
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match="damaged or cut off"):
+            read(path)
+
+
+def test_columns_that_hold_no_text(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": [1, 2]}), tmp_path / "x.parquet")
+    with pytest.raises(InputError, match="column text holds int64, not text"):
+        read(tmp_path / "x.parquet")
+
+
+def test_a_file_that_went_away(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not there any more"):
+        read(tmp_path / "gone.txt")
+
+
+@pytest.mark.parametrize("mode", ["block", "line", "file"])
+def test_a_document_without_end_takes_no_memory_and_stays_too_long(tmp_path: Path, mode: str) -> None:
+    path = write(tmp_path / "x.txt", b"x" * 20_000_000 + b"\n\nfim")
+    tracemalloc.start()
+    texts = read(path, documents=mode, max_chars=1000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2_000_000
+    assert len(texts[0]) > 1000
+    assert mode == "file" or texts[1] == "fim"
+
+
+def test_white_space_without_end_takes_no_memory(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.txt", b"a" + b" " * 3_000_000 + b"\n" * 3_000_000 + b"b")
+    assert [text.strip() for text in read(path)] == ["a", "b"]
+
+
+def test_a_line_without_end_is_an_error_in_jsonl_and_csv(tmp_path: Path) -> None:
+    for name, data in (("x.jsonl", b"[" + b"1," * 2_000_000), ("x.csv", b"text\n" + b"a" * 4_000_000)):
+        with pytest.raises(InputError, match=r"line [12]: longer than .* characters"):
+            read(write(tmp_path / name, data), max_chars=1000)

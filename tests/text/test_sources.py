@@ -1,0 +1,89 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from unmask.errors import InputError
+from unmask.text import find_sources
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("b.txt", "a.jsonl.gz", "pt/c.csv", "pt/a/z.TXT.XZ", "notes.md", ".hidden.txt", ".git/x.txt"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return tmp_path
+
+
+def names(*arguments: object) -> list[str]:
+    return [source.name for source in find_sources([str(argument) for argument in arguments])]
+
+
+def test_folder_is_recursive_sorted_and_skips_what_it_cannot_read(folder: Path) -> None:
+    assert names(folder) == ["a.jsonl.gz", "b.txt", "pt/a/z.TXT.XZ", "pt/c.csv"]
+
+
+def test_arguments_keep_their_order_and_a_file_counts_once(folder: Path) -> None:
+    assert names(folder / "pt", folder / "b.txt", folder) == ["a/z.TXT.XZ", "c.csv", "b.txt", "a.jsonl.gz"]
+
+
+def test_globs_skip_hidden_and_unknown_files(folder: Path) -> None:
+    assert names(folder / "*") == ["a.jsonl.gz", "b.txt", "pt/a/z.TXT.XZ", "pt/c.csv"]
+    assert names(folder / "*" / "*.csv") == ["pt/c.csv"]
+    assert names(folder / "**" / "*.txt") == ["b.txt"]
+
+
+def test_a_name_with_glob_signs_that_exists_is_a_file(folder: Path) -> None:
+    (folder / "a[1].txt").touch()
+    assert names(folder / "a[1].txt") == ["a[1].txt"]
+
+
+def test_language_prefix(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    found = find_sources(["pt-BR=pt", "b.txt", "en=-"])
+    assert [(source.name, source.language) for source in found] == [
+        ("a/z.TXT.XZ", "pt-BR"),
+        ("c.csv", "pt-BR"),
+        ("b.txt", ""),
+        ("-", "en"),
+    ]
+    assert found[-1].path is None
+    Path("pt=x.txt").touch()
+    assert find_sources(["pt=x.txt"])[0].language == ""
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("b.text", "did you mean b.txt"),
+        ("nowhere/a.txt", "nor a folder nowhere"),
+        ("notes.md", "unknown kind of file; unmask reads .txt"),
+        ("*.parquet", "nothing to read in"),
+        ("empty", "nothing to read in empty"),
+    ],
+)
+def test_what_cannot_be_found_is_said(
+    folder: Path, argument: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    Path("empty").mkdir()
+    with pytest.raises(InputError, match=message):
+        find_sources([argument])
+
+
+def test_nothing_given() -> None:
+    with pytest.raises(InputError, match="no text given"):
+        find_sources([])
+
+
+def test_one_file_in_two_languages(folder: Path) -> None:
+    with pytest.raises(InputError, match="given twice, as pt and as en"):
+        find_sources([f"pt={folder / 'b.txt'}", f"en={folder / 'b.txt'}"])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read(folder: Path) -> None:
+    (folder / "b.txt").chmod(0)
+    with pytest.raises(InputError, match="not allowed to read"):
+        find_sources([str(folder)])
