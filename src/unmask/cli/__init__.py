@@ -37,9 +37,9 @@ def _root(
 
 
 # The order here is the order in `unmask --help`: the order in which the data walks.
-from unmask.cli import dedup, prepare, tokenizer  # noqa: E402
+from unmask.cli import dedup, demo, prepare, tokenizer  # noqa: E402
 
-for module in (dedup, tokenizer, prepare):
+for module in (demo, dedup, tokenizer, prepare):
     module.register(app)
 
 

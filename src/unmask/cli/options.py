@@ -19,7 +19,11 @@ Texts = Annotated[
 ]
 RecipeFile = Annotated[
     Path | None,
-    typer.Option("--recipe", help="A recipe (TOML); options given here go before it.", show_default=False),
+    typer.Option(
+        "--recipe",
+        help="A recipe: a TOML file or the name of one of ours; options go before it.",
+        show_default=False,
+    ),
 ]
 Changes = Annotated[
     list[str] | None,

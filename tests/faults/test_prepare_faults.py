@@ -1,0 +1,147 @@
+"""`unmask prepare` under kill -9, a full disk and a killed worker: nothing is lost, the end is the same."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from unmask.config import TokenizerConfig
+from unmask.tokenizer import train_tokenizer
+
+# Small chunks, so that a short run has many moments at which it can be killed.
+DRIVER = """
+import sys
+from pathlib import Path
+from unmask.config import load_recipe
+from unmask.data import prepare as module
+from unmask.errors import UserError
+from unmask.text import find_sources
+from unmask.tokenizer import Tokenizer
+if __name__ == "__main__":
+    module.CHUNK_CHARS, module.BATCH_BYTES = 40_000, 200_000
+    recipe = load_recipe(None, ["prepare.shard_tokens=30000", "prepare.valid=0.1"])
+    print("ready", flush=True)
+    try:
+        module.prepare(find_sources([sys.argv[1]]), Tokenizer.load(sys.argv[2]), Path(sys.argv[3]), recipe, workers=2)
+    except UserError as error:
+        sys.exit(f"unmask: {error}")
+"""
+KILLS = 20
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Text of about 3 MB in four files, with duplicates, and a vocabulary."""
+    folder = tmp_path_factory.mktemp("faults")
+    draw = random.Random(0)
+    words = [a + b + c for a in "bcdfglmnprst" for b in ("a", "ei", "o", "ã") for c in ("ra", "lho", "m", "nto")]
+    (folder / "text").mkdir()
+    for number in range(4):
+        documents = []
+        for _ in range(1200):
+            line = " ".join(draw.choices(words, k=draw.randint(5, 200)))
+            documents.append(line.capitalize() + ".")
+        documents += draw.sample(documents, 20)
+        (folder / "text" / f"{number}.txt").write_text("\n\n".join(documents), "utf-8")
+    train_tokenizer(documents, TokenizerConfig(vocab_size=150)).save(folder / "vocab")
+    (folder / "driver.py").write_text(DRIVER, "utf-8")
+    return folder
+
+
+def start(place: Path, out: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, str(place / "driver.py"), str(place / "text"), str(place / "vocab"), str(out)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> None:
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(place: Path) -> tuple[dict[str, bytes], float]:
+    """The files of a run that nothing disturbed, and how long it took once it was ready."""
+    process = start(place, place / "whole")
+    assert process.stdout and process.stdout.readline() == "ready\n"
+    begin = time.monotonic()
+    finish(process)
+    return tree(place / "whole"), time.monotonic() - begin
+
+
+def test_killed_at_random_moments_ends_byte_identical(
+    place: Path, undisturbed: tuple[dict[str, bytes], float]
+) -> None:
+    expected, seconds = undisturbed
+    assert sum(name.startswith("train/") for name in expected) > 5
+    draw = random.Random(1)
+    out, kills, ended = place / "killed", 0, False
+    while kills < KILLS or not ended:
+        process = start(place, out)
+        assert process.stdout and process.stdout.readline() == "ready\n"
+        if kills < KILLS:
+            try:
+                process.wait(draw.uniform(0, seconds))
+            except subprocess.TimeoutExpired:
+                workers = psutil.Process(process.pid).children(recursive=True)
+                process.send_signal(signal.SIGKILL)
+                process.communicate()
+                kills, ended = kills + 1, False
+                _, alive = psutil.wait_procs(workers, timeout=20)
+                assert not alive, "workers outlive their parent"
+                continue
+        finish(process)
+        assert tree(out) == expected
+        ended = True
+        if kills < KILLS:
+            shutil.rmtree(out)
+
+
+def test_a_killed_worker_is_one_clear_line(place: Path, undisturbed: tuple[dict[str, bytes], float]) -> None:
+    process = start(place, place / "worker")
+    assert process.stdout and process.stdout.readline() == "ready\n"
+    parts = place / "worker" / ".work" / "parts"
+    while not list(parts.glob("*.safetensors")):
+        time.sleep(0.01)
+    workers = [p for p in psutil.Process(process.pid).children(recursive=True) if "spawn_main" in " ".join(p.cmdline())]
+    workers[0].kill()
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "a worker process died" in errors
+    assert "Traceback" not in errors
+    finish(start(place, place / "worker"))
+    assert tree(place / "worker") == undisturbed[0]
+
+
+def test_a_full_disk_is_one_clear_line_and_nothing_is_lost(
+    place: Path, undisturbed: tuple[dict[str, bytes], float], tmp_path: Path
+) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("needs the right to mount a small file system")
+    try:
+        process = start(place, small / "out")
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 1
+        assert "no space left" in errors
+        assert "Traceback" not in errors
+        assert not list(small.rglob("*.tmp"))
+        subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)
+        finish(start(place, small / "out"))
+        assert tree(small / "out") == undisturbed[0]
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
