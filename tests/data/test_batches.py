@@ -198,6 +198,34 @@ def test_a_unit_does_not_depend_on_how_many_make_a_step(make_documents: Callable
     assert torch.equal(single, many)
 
 
+def test_a_rank_takes_every_so_manyth_unit(make_documents: Callable) -> None:
+    documents = make_documents([50] * 30)
+    for rank in range(3):
+        batches = Batches(documents, CONFIGS["documents"], 0, rank, 3)
+        asked = [r for r, _ in batches.requests(Position(unit=2), 6, [Objective()] * 3)]
+        numbers = [[unit.number for unit in request.units] for request in asked]
+        assert numbers == [[2 + 6 * step + rank, 5 + 6 * step + rank] for step in range(3)]
+
+
+def test_units_of_the_same_shape_have_masks_of_their_own(make_documents: Callable) -> None:
+    documents = make_documents([30] * 20)
+    places = {
+        tuple(batch.target_index.tolist()) for batch in Batches(documents, CONFIGS["documents"]).one_pass(1)
+    }
+    assert len(places) > 15
+
+
+def test_documents_are_taken_in_a_mixed_order(make_documents: Callable) -> None:
+    documents = make_documents([30] * 60, languages=[0] * 30 + [1] * 30)
+    plan = Plan(documents, BatchConfig(length=32), 0)
+    assert plan.windows > 5
+    windows = [plan.window(0, number).sequences[:, 0] for number in range(plan.windows)]
+    assert sum(len(set(documents.languages[w])) == 2 for w in windows) > len(windows) / 2
+    again = [plan.window(1, number).sequences[:, 0] for number in range(plan.windows)]
+    assert sorted(np.concatenate(windows)) == sorted(np.concatenate(again)) == list(range(60))
+    assert not np.array_equal(np.concatenate(windows), np.concatenate(again))
+
+
 def test_seeds_and_epochs_differ(make_documents: Callable) -> None:
     documents = make_documents(SIZES)
     first, other = (steps(Batches(documents, CONFIGS["documents"], seed), 1)[0][0] for seed in (1, 2))

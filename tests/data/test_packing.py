@@ -51,14 +51,16 @@ def test_sentences_every_token_once_and_cut_only_when_too_long(
     make_documents, sizes, length: int, seed: int
 ) -> None:
     documents = make_documents(sizes, seed=seed)
+    documents.flags = documents.flags.copy()
+    documents.flags[documents.bounds[1:-1]] = 0  # a document may begin without a mark
     pieces = single_sentences(documents, np.arange(len(sizes)), length)
     assert_every_token_once(documents, pieces)
     assert (costs(pieces, 1) <= length).all()
     for number, start, stop in pieces.tolist():
         flags = documents.document(number)[1]
         assert not (flags[start + 1 : stop] & SENTENCE_START).any(), "one sentence at most"
-        if not flags[start] & SENTENCE_START:
-            begin = max(i for i in range(start) if flags[i] & SENTENCE_START)
+        if start and not flags[start] & SENTENCE_START:
+            begin = max((i for i in range(start) if flags[i] & SENTENCE_START), default=0)
             end = next((i for i in range(stop, len(flags)) if flags[i] & SENTENCE_START), len(flags))
             assert end - begin > length - ENDS
 
@@ -102,6 +104,18 @@ def test_best_fit_is_best_fit(sizes: list[int], capacity: int) -> None:
     assert sorted(rooms) == sorted(simple_best_fit(sizes, capacity))
 
 
+def test_a_gap_takes_a_whole_piece_that_fits_and_a_part_of_one_that_does_not(
+    make_documents: Callable,
+) -> None:
+    for room, bins_left in ((18, [0, 0]), (19, [0, 1, 1])):
+        documents = make_documents([10, room])  # the first costs 12; the second leaves 12, or one less
+        pieces = whole_documents(documents, np.arange(2), 32)
+        filled, homes = fill_gaps(documents, pieces, np.array([0, 1]), 32)
+        assert sorted(homes) == bins_left
+        assert np.bincount(homes, weights=costs(filled, 1)).max() <= 32
+        assert_every_token_once(documents, filled)
+
+
 def test_a_cut_prefers_a_sentence_then_a_word() -> None:
     places = bytearray(64)
     places[60] = 1
@@ -133,8 +147,8 @@ def test_little_is_left_empty_and_little_is_cut(make_documents: Callable, shape:
     documents = make_documents(sizes)
     pieces = whole_documents(documents, np.arange(len(sizes)), length)
     filled, homes = fill_gaps(documents, pieces, best_fit(costs(pieces, 1), length), length)
-    tokens = costs(filled, 1).sum()
-    assert tokens / (length * (homes.max() + 1)) >= 0.985
+    assert np.bincount(homes, weights=costs(filled, 1)).max() <= length
+    assert costs(filled, 1).sum() / (length * (homes.max() + 1)) >= 0.985
     if shape == "short":
         whole = (filled[:, 2] - filled[:, 1] == documents.lengths[filled[:, 0]]).sum()
         assert whole / (documents.lengths <= length - ENDS).sum() > 0.95
