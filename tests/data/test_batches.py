@@ -334,6 +334,9 @@ def test_what_cannot_be_is_one_clear_line(make_documents: Callable) -> None:
         Batches(make_documents([0, 0]), BatchConfig())
     with pytest.raises(CorpusError, match="at least two documents"):
         Batches(make_documents([50]), BatchConfig(pairs="nsp"))
+    for position in (Position(0, 99, 99, 9), Position(-1), Position(0, 5, 1, 6), Position(0, -3)):
+        with pytest.raises(CorpusError, match="saved with another corpus"):
+            steps(Batches(make_documents(SIZES), BatchConfig()), 1, start=position)
     one_sentence = make_documents([5, 6, 7])
     one_sentence.flags = one_sentence.flags & 1
     with pytest.raises(ConfigError, match="several sentences"):

@@ -95,6 +95,8 @@ class Plan:
     def units(self, start: Position) -> Iterator[tuple[Unit, Position]]:
         """Units from a position on, epoch after epoch without end, each with the position after it."""
         epoch, window, first = start.epoch, start.window, start.first
+        if not (0 <= window < self.windows and 0 <= first <= start.unit and epoch >= 0):
+            raise CorpusError(f"there is no {start} here: it was saved with another corpus or other settings")
         while True:
             packed = self.window(epoch, window)
             for i in range(max(start.unit - first, 0) if epoch == start.epoch else 0, len(packed)):
