@@ -96,11 +96,8 @@ class Tokenizer:
         inputs = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
         with backend_errors("the text cannot be tokenised"):
             results = self.backend.encode_batch(inputs, add_special_tokens=special)
-        seconds = pairs if pairs is not None else [""] * len(texts)
-        return [
-            self._encoding(result, (first, second))
-            for result, first, second in zip(results, texts, seconds, strict=True)
-        ]
+        sources = zip(texts, pairs, strict=True) if pairs is not None else zip(texts, strict=True)
+        return [self._encoding(result, source) for result, source in zip(results, sources, strict=True)]
 
     def encode_words(
         self, words: Sequence[str], pair: Sequence[str] | None = None, *, special: bool = True
@@ -184,7 +181,7 @@ class Tokenizer:
             raise InputError("encode_words takes a list of words; encode takes a text")
         return [f" {w}" if n and w and self._needs_space else w for n, w in enumerate(words)]
 
-    def _encoding(self, result: Any, texts: tuple[str, str]) -> Encoding:
+    def _encoding(self, result: Any, texts: tuple[str, ...]) -> Encoding:
         ids = np.array(result.ids, np.int64)
         which = _which_text(result)
         words = np.full(len(ids), -1, np.int64)
