@@ -1,0 +1,204 @@
+"""Fill masks: all those of a text jointly, the most confident first, by beam search.
+
+A mask may stand for a word of several pieces. A layout says how many pieces each mask has; within a layout
+every step fills, in each beam, the place the model is surest of. Answers of different layouts are compared by
+their geometric mean probability per piece.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import exp
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmask.errors import InputError
+from unmask.predict.results import Fill, Word
+from unmask.tokenizer import Encoding, Tokenizer
+
+Ints = NDArray[np.int64]
+LogProbabilities = Callable[[Sequence[Ints], Sequence[Ints]], list[NDArray[np.float32]]]
+"""Sequences of ids and places in each -> log-probabilities over the vocabulary at those places (n, V)."""
+
+MASKS = ("[MASK]", "<mask>")
+BEAM = 10
+MAX_LAYOUTS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class _Beam:
+    ids: Ints
+    logs: dict[int, float]
+    """Place filled -> the log-probability it was filled with."""
+
+    @property
+    def total(self) -> float:
+        return sum(self.logs.values())
+
+
+class Filler:
+    """The masks of one text and the ways to fill them."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, text: str, candidates: Sequence[str] | None, pieces: int, limit: int
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.text = with_own_mask(text, tokenizer)
+        self.encoding = tokenizer.encode(self.text)
+        self.masks = np.flatnonzero(self.encoding.ids == tokenizer.mask_id)
+        if not len(self.masks):
+            raise InputError(f"nothing to fill: write {MASKS[0]} or {MASKS[1]} where a word is missing")
+        if pieces < 1:
+            raise InputError(f"pieces must be at least 1, not {pieces}")
+        self.choices = None if candidates is None else [self._choices(candidates, int(m)) for m in self.masks]
+        self.sizes = self._sizes(pieces)
+        longest = len(self.encoding) + sum(max(sizes) - 1 for sizes in self.sizes)
+        if longest > limit:
+            raise InputError(
+                f"the text has {longest} tokens, but the model takes at most {limit}: shorten it"
+            )
+        self.forbidden = np.array(sorted(tokenizer.special_ids), np.int64)
+        self.continues = continuations(tokenizer) if max(map(max, self.sizes)) > 1 else None
+
+    def search(self, log_probabilities: LogProbabilities, top: int, beam: int) -> list[Fill]:
+        """The `top` best fillings over all layouts."""
+        found: dict[str, Fill] = {}
+        for layout in product(*self.sizes):
+            for fill in self._search(layout, log_probabilities, max(beam, top)):
+                if fill.text not in found or found[fill.text].score < fill.score:
+                    found[fill.text] = fill
+        return sorted(found.values(), key=lambda fill: -fill.score)[:top]
+
+    def _search(self, layout: Sequence[int], ask: LogProbabilities, beam: int) -> Iterator[Fill]:
+        ids, slots = self._laid_out(layout)
+        beams = [_Beam(ids, {})]
+        for _ in range(sum(layout)):
+            places = [np.array([p for slot in slots for p in slot if p not in b.logs]) for b in beams]
+            answers = ask([b.ids for b in beams], places)
+            grown = [
+                new
+                for b, open_places, logs in zip(beams, places, answers, strict=True)
+                for new in self._grow(b, open_places, logs, slots, beam)
+            ]
+            grown.sort(key=lambda b: -b.total)
+            beams = _distinct(grown)[:beam]
+        yield from (self._fill(b, slots) for b in beams)
+
+    def _grow(
+        self, beam: _Beam, places: Ints, logs: NDArray[np.float32], slots: list[range], width: int
+    ) -> Iterator[_Beam]:
+        """The beam with its surest place filled, in the `width` likeliest ways."""
+        logs = logs.copy()
+        logs[:, self.forbidden] = -np.inf
+        for row, place in zip(logs, places, strict=True):
+            self._restrict(row, int(place), beam, slots)
+        surest = int(logs.max(1).argmax())
+        row, place = logs[surest], int(places[surest])
+        width = min(width, len(row))
+        for token in np.argpartition(-row, width - 1)[:width]:
+            if np.isfinite(row[token]):
+                ids = beam.ids.copy()
+                ids[place] = token
+                yield _Beam(ids, beam.logs | {place: float(row[token])})
+
+    def _restrict(self, row: NDArray[np.float32], place: int, beam: _Beam, slots: list[range]) -> None:
+        """Leave only what may stand at this place: pieces of candidates, or the inside of a word."""
+        number, slot = next((n, slot) for n, slot in enumerate(slots) if place in slot)
+        if self.choices is not None:
+            filled = [p for p in slot if p in beam.logs]
+            allowed = [
+                choice[place - slot.start]
+                for choice in self.choices[number]
+                if len(choice) == len(slot) and all(choice[p - slot.start] == beam.ids[p] for p in filled)
+            ]
+            kept = row[allowed]
+            row[:] = -np.inf
+            row[allowed] = kept
+        elif self.continues is not None and place > slot.start:
+            row[: len(self.continues)][~self.continues] = -np.inf
+
+    def _laid_out(self, layout: Sequence[int]) -> tuple[Ints, list[range]]:
+        """The ids with as many masks as the layout says, and where those of each word are."""
+        parts, slots, done, length = [], [], 0, 0
+        for mask, size in zip(self.masks, layout, strict=True):
+            length += int(mask) - done
+            parts += [self.encoding.ids[done:mask], np.full(size, self.tokenizer.mask_id)]
+            slots.append(range(length, length + size))
+            length, done = length + size, int(mask) + 1
+        return np.concatenate([*parts, self.encoding.ids[done:]]), slots
+
+    def _fill(self, beam: _Beam, slots: list[range]) -> Fill:
+        starts = self.tokenizer.word_starts(beam.ids)
+        words, text, done = [], "", 0
+        for mask, slot in zip(self.masks, slots, strict=True):
+            ids = beam.ids[slot.start : slot.stop]
+            word = self.tokenizer.decode(ids).strip().removeprefix("##")
+            words.append(
+                Word(word, tuple(map(self.tokenizer.piece, ids)), exp(sum(beam.logs[p] for p in slot)))
+            )
+            first, last = map(int, self.encoding.offsets[mask])
+            text += self.text[done:first]
+            text = (text if starts[slot.start] else text.rstrip()) + word
+            done = last
+        mean = beam.total / len(beam.logs)
+        return Fill(text + self.text[done:], tuple(words), exp(beam.total), exp(mean))
+
+    def _sizes(self, pieces: int) -> list[list[int]]:
+        if self.choices is None:
+            sizes = [list(range(1, pieces + 1))] * len(self.masks)
+        else:
+            sizes = [sorted({len(choice) for choice in choices}) for choices in self.choices]
+        count = int(np.prod([len(s) for s in sizes]))
+        if count > MAX_LAYOUTS:
+            raise InputError(
+                f"{len(sizes)} masks of so many lengths make {count} combinations; "
+                f"at most {MAX_LAYOUTS} are searched: ask for fewer pieces, candidates or masks"
+            )
+        return sizes
+
+    def _choices(self, candidates: Sequence[str], mask: int) -> list[tuple[int, ...]]:
+        """The candidates as pieces, as they are split where this mask stands."""
+        if isinstance(candidates, str) or not candidates:
+            raise InputError("candidates must be a list of words")
+        first, last = map(int, self.encoding.offsets[mask])
+        choices = []
+        for word in candidates:
+            inside = self.text[:first] + word + self.text[last:]
+            ids = _pieces_between(self.tokenizer.encode(inside), first, first + len(word))
+            if ids is None:  # it would melt into its neighbours
+                ids = tuple(map(int, self.tokenizer.encode(word, special=False).ids))
+            if not ids or self.tokenizer.unk_id in ids:
+                raise InputError(f"the vocabulary cannot write the candidate {word!r}")
+            choices.append(ids)
+        return choices
+
+
+def _pieces_between(encoding: Encoding, first: int, last: int) -> tuple[int, ...] | None:
+    starts, ends = encoding.offsets.T
+    touched = (encoding.words >= 0) & (starts < last) & (ends > first)
+    if not touched.any() or starts[touched].min() < first or ends[touched].max() > last:
+        return None
+    return tuple(map(int, encoding.ids[touched]))
+
+
+def _distinct(beams: list[_Beam]) -> list[_Beam]:
+    """Each sequence once; different orders lead to the same one."""
+    seen: dict[bytes, _Beam] = {}
+    for beam in beams:
+        seen.setdefault(beam.ids.tobytes(), beam)
+    return list(seen.values())
+
+
+def with_own_mask(text: str, tokenizer: Tokenizer) -> str:
+    """The text with either spelling of the mask written as this tokenizer writes it."""
+    for spelling in MASKS:
+        text = text.replace(spelling, tokenizer.mask_token)
+    return text
+
+
+def continuations(tokenizer: Tokenizer) -> NDArray[np.bool_]:
+    """Which entries go on with the word before them."""
+    ids = np.full(2 * tokenizer.vocab_size, tokenizer.unk_id)
+    ids[1::2] = np.arange(tokenizer.vocab_size)
+    return ~tokenizer.word_starts(ids)[1::2]

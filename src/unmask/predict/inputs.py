@@ -1,0 +1,62 @@
+"""Texts to token ids, within the length the model takes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmask.errors import InputError
+from unmask.tokenizer import Encoding, Tokenizer
+from unmask.tokenizer.guard import backend_errors
+
+Ints = NDArray[np.int64]
+
+
+class Inputs:
+    """A tokenizer and the longest sequence its model takes."""
+
+    def __init__(self, tokenizer: Tokenizer, limit: int) -> None:
+        self.tokenizer, self.limit = tokenizer, limit
+        template = tokenizer.encode("a").words
+        self.closing = int((template[::-1] >= 0).argmax()) if (template >= 0).any() else 0
+        """How many special tokens close a text."""
+
+    def encode(self, texts: Sequence[str], truncate: bool = False) -> list[Encoding]:
+        """Texts with words and offsets."""
+        return [
+            encoding if len(encoding) <= self.limit else self._cut(encoding, truncate, number, len(texts))
+            for number, encoding in enumerate(self.tokenizer.encode_batch(list(texts)))
+        ]
+
+    def ids(self, texts: Sequence[str], truncate: bool = False, limit: int | None = None) -> list[Ints]:
+        """Ids alone, which is several times faster."""
+        limit = min(limit or self.limit, self.limit)
+        with backend_errors("the text cannot be tokenised"):
+            results = self.tokenizer.backend.encode_batch_fast(list(texts))
+        sequences = [np.array(result.ids, np.int64) for result in results]
+        return [
+            ids if len(ids) <= limit else ids[self._kept(len(ids), limit, truncate, number, len(texts))]
+            for number, ids in enumerate(sequences)
+        ]
+
+    def _cut(self, encoding: Encoding, truncate: bool, number: int, count: int) -> Encoding:
+        kept = self._kept(len(encoding), self.limit, truncate, number, count)
+        return Encoding(
+            encoding.ids[kept], encoding.words[kept], encoding.offsets[kept], encoding.segments[kept]
+        )
+
+    def _kept(self, length: int, limit: int, truncate: bool, number: int, count: int) -> Ints:
+        """Places that stay: the beginning, and the special tokens that close the text."""
+        if not truncate:
+            which = f"text {number + 1}" if count > 1 else "the text"
+            raise InputError(
+                f"{which} has {length} tokens, but the model takes at most {limit}: "
+                "shorten it, or ask to cut it off (truncate)"
+            )
+        places = np.arange(length)
+        return places[(places < limit - self.closing) | (places >= length - self.closing)]
+
+
+def as_list(texts: str | Sequence[str]) -> list[str]:
+    """One text or many, as a list."""
+    return [texts] if isinstance(texts, str) else list(texts)

@@ -1,0 +1,110 @@
+"""`load`: a folder, or a model in the local Hugging Face cache, ready to answer. Never the network."""
+
+import os
+import re
+from pathlib import Path
+
+import torch
+
+from unmask.checkpoint import WEIGHTS, load_model, read_values
+from unmask.errors import ConfigError, ModelError
+from unmask.model.published import read_config
+from unmask.model.weights import LoadReport
+from unmask.predict.masked import MaskedLM
+from unmask.predict.onnx import ONNX_FILE, OnnxModel
+from unmask.predict.predictor import Predictor
+from unmask.predict.quantise import quantise
+from unmask.predict.sentence import read_sentence_settings
+from unmask.predict.tasks import Answerer, Classifier, Tagger
+from unmask.tokenizer import Tokenizer
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_TASKS: dict[str, type[Predictor]] = {"classify": Classifier, "tag": Tagger, "answer": Answerer}
+
+
+def load(
+    name: str | Path,
+    device: str = "auto",
+    dtype: str = "auto",
+    tokenizer: Tokenizer | Path | str | None = None,
+) -> Predictor:
+    """The model in a folder: a `MaskedLM`, or a `Classifier`, `Tagger` or `Answerer` if it holds such a head.
+
+    `name` is a folder or the name of a model in the local Hugging Face cache. `dtype` is float32, bfloat16,
+    float16, int8 (CPU) or auto: bfloat16 on CUDA, float32 elsewhere.
+    """
+    folder = find_folder(name)
+    place = choose_device(device)
+    if dtype not in ("auto", "int8", *DTYPES):
+        raise ConfigError(f"there is no dtype {dtype!r}; those we have: auto, int8, {', '.join(DTYPES)}")
+    if dtype == "int8" and place.type != "cpu":
+        raise ConfigError("int8 runs on the CPU: ask for device cpu, or for another dtype")
+    model: object
+    if (folder / ONNX_FILE).exists() and not (folder / WEIGHTS).exists():
+        model, report = OnnxModel(read_config(read_values(folder)), folder / ONNX_FILE), LoadReport()
+        kind: type[Predictor] = MaskedLM
+    else:
+        wanted = DTYPES.get(
+            dtype, torch.bfloat16 if dtype == "auto" and place.type == "cuda" else torch.float32
+        )
+        model, report = load_model(folder, wanted)
+        if dtype == "int8":
+            quantise(model.encoder)
+        model.to(place)
+        kind = next((task for head, task in _TASKS.items() if head in model.heads), MaskedLM)
+    if not isinstance(tokenizer, Tokenizer):
+        tokenizer = Tokenizer.load(folder if tokenizer is None else tokenizer)
+    if tokenizer.vocab_size > model.config.vocab_size:
+        raise ModelError(
+            f"{folder}: the tokenizer has {tokenizer.vocab_size:,} entries, "
+            f"but the model only {model.config.vocab_size:,}: they do not belong together"
+        )
+    return kind(model, tokenizer, report, read_sentence_settings(folder))
+
+
+def find_folder(name: str | Path) -> Path:
+    """A path that exists, else the newest stored version of a model in the Hugging Face cache."""
+    path = Path(name)
+    if path.exists():
+        return path
+    cached = _cached(str(name))
+    if cached is None:
+        raise ModelError(
+            f"no model folder at {name}, and none of that name in {cache_folder()}; unmask never downloads"
+        )
+    return cached
+
+
+def cache_folder() -> Path:
+    """Where Hugging Face libraries keep what they downloaded."""
+    if place := os.environ.get("HF_HUB_CACHE"):
+        return Path(place)
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
+    return Path(home).expanduser() / "hub"
+
+
+def _cached(name: str) -> Path | None:
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or ".." in name:
+        return None
+    folder = cache_folder() / f"models--{name.replace('/', '--')}"
+    try:
+        commit = (folder / "refs" / "main").read_text("utf-8").strip()
+    except OSError:
+        return None
+    snapshot = folder / "snapshots" / commit
+    return snapshot if re.fullmatch(r"\w+", commit) and snapshot.is_dir() else None
+
+
+def choose_device(name: str) -> torch.device:
+    """The device asked for; auto: CUDA, then MPS, then the CPU."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        line = str(error).splitlines()[0]
+        raise ConfigError(f"device {name!r} cannot be used here: {line}") from None
+    return device

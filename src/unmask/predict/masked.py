@@ -1,0 +1,161 @@
+"""`MaskedLM`: what `load` gives for a language model, masked or causal."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unmask.errors import InputError, ModelError
+from unmask.model.network import Model
+from unmask.predict.fill import BEAM, Filler
+from unmask.predict.generate import Sampling, sample
+from unmask.predict.inputs import as_list
+from unmask.predict.predictor import Predictor
+from unmask.predict.results import Fill, Generated, Score
+from unmask.predict.score import METHODS, Ints, Method, collect, masked_copy, targets
+from unmask.progress import SILENT, Progress
+from unmask.tokenizer import Encoding
+
+_LOGITS = 1 << 25
+"""Scores over the vocabulary held at a time."""
+
+
+class MaskedLM(Predictor):
+    """Fills masks, scores texts and makes vectors; a causal model generates instead of filling."""
+
+    def fill(
+        self,
+        text: str,
+        top: int = 5,
+        candidates: Sequence[str] | None = None,
+        pieces: int = 1,
+        beam: int = BEAM,
+    ) -> list[Fill]:
+        """The best ways to fill all of a text's masks (`[MASK]` or `<mask>`) together, best first.
+
+        Each mask is a word of 1 to `pieces` pieces, or one of the `candidates`, of whatever number of pieces.
+        """
+        if self.config.causal:
+            raise ModelError("a causal model sees only what stands before a mask: use generate")
+        if top < 1 or beam < 1:
+            raise InputError("top and beam must be at least 1")
+        filler = Filler(self.tokenizer, text, candidates, pieces, self.inputs.limit)
+        width = max(beam, len(candidates or ()))
+        return filler.search(self._log_probabilities, top, width)
+
+    def score(
+        self,
+        texts: str | Sequence[str],
+        method: Method = "word-l2r",
+        truncate: bool = False,
+        progress: Progress = SILENT,
+    ) -> Score | list[Score]:
+        """Pseudo-log-likelihood of one text or many; of a causal model the log-likelihood itself."""
+        if method not in METHODS:
+            raise InputError(f"there is no method {method!r}; those we have: {', '.join(METHODS)}")
+        many = as_list(texts)
+        encodings = self.inputs.encode(many, truncate)
+        places = [targets(encoding, self.tokenizer) for encoding in encodings]
+        if self.config.causal:
+            # Nothing stands before the first token, unless the template opens the text.
+            places = [where[where > 0] for where in places]
+            logs = self._score_causal(encodings, places, progress)
+        else:
+            logs = self._score_masked(encodings, places, method, progress)
+        scores = collect(many, encodings, places, logs, self.tokenizer)
+        return scores[0] if isinstance(texts, str) else scores
+
+    def generate(
+        self,
+        prompt: str = "",
+        max_tokens: int = 50,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+    ) -> Generated:
+        """Go on from a prompt, token by token; temperature 0 always takes the likeliest one."""
+        if not self.config.causal:
+            raise ModelError("this model is not causal: it fills masks (fill), it does not generate")
+        sampling = Sampling(temperature, top_k, top_p)
+        generator = torch.Generator()
+        generator.seed() if seed is None else generator.manual_seed(seed)
+        ids = list(self.inputs.ids([prompt])[0])
+        ids = ids[: len(ids) - self.inputs.closing]
+        if not ids:
+            raise InputError("the prompt is empty, and this tokenizer has no token that opens a text")
+        start, finished = len(ids), False
+        room = min(start + max_tokens, self.inputs.limit)
+        while len(ids) < room and not finished:
+            hidden = self._encode(self._pack([np.array(ids)]))
+            token = sample(self._logits(hidden[-1:])[0], sampling, generator)
+            finished = token in (self.tokenizer.sep_id, self.config.eos_id)
+            ids += [] if finished else [token]
+        text = self.tokenizer.decode(ids)
+        before = self.tokenizer.decode(ids[:start])
+        return Generated(text, text[len(before) :], len(ids) - start, finished)
+
+    def _score_masked(
+        self, encodings: Sequence[Encoding], places: Sequence[Ints], method: Method, progress: Progress
+    ) -> list[NDArray[np.float64]]:
+        jobs = [(text, spot) for text, where in enumerate(places) for spot in range(len(where))]
+        logs = [np.zeros(len(where)) for where in places]
+        sizes = [len(encodings[text]) for text, _ in jobs]
+        with progress.stage("copies", len(jobs), "copies") as stage:
+            for numbers in self._plan(sizes):
+                chosen = [jobs[number] for number in numbers]
+                where = [int(places[text][spot]) for text, spot in chosen]
+                copies = [
+                    masked_copy(encodings[text], place, self.tokenizer, method)
+                    for (text, _), place in zip(chosen, where, strict=True)
+                ]
+                truth = [encodings[text].ids[place] for (text, _), place in zip(chosen, where, strict=True)]
+                packed = self._pack(copies)
+                rows = self._encode(packed)[packed.cu_seqlens[:-1] + torch.tensor(where, device=self.device)]
+                for (text, spot), value in zip(chosen, self._chosen_logs(rows, truth), strict=True):
+                    logs[text][spot] = value
+                stage.advance(len(chosen))
+        return logs
+
+    def _score_causal(
+        self, encodings: Sequence[Encoding], places: Sequence[Ints], progress: Progress
+    ) -> list[NDArray[np.float64]]:
+        logs = [np.zeros(len(where)) for where in places]
+        for numbers, packed in self._batches([encoding.ids for encoding in encodings], progress):
+            hidden = self._encode(packed)
+            for start, number in zip(packed.cu_seqlens.tolist(), numbers, strict=False):
+                before = torch.from_numpy(start + places[number] - 1).to(self.device)
+                logs[number][:] = self._chosen_logs(hidden[before], encodings[number].ids[places[number]])
+        return logs
+
+    @torch.inference_mode()
+    def _chosen_logs(self, rows: Tensor, tokens: Sequence[int] | Ints) -> NDArray[np.float64]:
+        """Log-probability of one token per row, a few rows at a time."""
+        truth = torch.as_tensor(np.asarray(tokens), device=self.device)[:, None]
+        step = max(1, _LOGITS // self.config.vocab_size)
+        parts = [
+            self._logits(rows[at : at + step]).log_softmax(-1).gather(1, truth[at : at + step])[:, 0]
+            for at in range(0, len(rows), step)
+        ]
+        return torch.cat(parts).double().cpu().numpy() if parts else np.zeros(0)
+
+    def _log_probabilities(
+        self, sequences: Sequence[Ints], places: Sequence[Ints]
+    ) -> list[NDArray[np.float32]]:
+        """Log-probabilities over the vocabulary at some places of some sequences."""
+        out: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(sequences)
+        for numbers in self._plan([len(ids) for ids in sequences]):
+            packed = self._pack([sequences[number] for number in numbers])
+            hidden = self._encode(packed)
+            for start, number in zip(packed.cu_seqlens.tolist(), numbers, strict=False):
+                rows = torch.from_numpy(start + places[number]).to(self.device)
+                out[number] = self._logits(hidden[rows]).log_softmax(-1).cpu().numpy()
+        return out
+
+    @torch.inference_mode()
+    def _logits(self, rows: Tensor) -> Tensor:
+        if not isinstance(self.model, Model):
+            raise ModelError("an ONNX model gives vectors only; load the folder it was converted from")
+        return self.model.mlm(rows).float()

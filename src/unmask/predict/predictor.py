@@ -1,0 +1,194 @@
+"""What every loaded model can do: vectors of texts, words and tokens, hidden states, attention.
+
+T tokens of all sequences · S sequences · n tokens of one text · D width · L blocks · H heads
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unmask.config import ModelConfig
+from unmask.errors import InputError, ModelError
+from unmask.model.network import Model
+from unmask.model.weights import LoadReport
+from unmask.predict.batching import CPU_TOKENS, GPU_TOKENS, Pack, pack, plan
+from unmask.predict.inputs import Inputs, as_list
+from unmask.predict.onnx import OnnxModel
+from unmask.predict.sentence import Pool, SentenceSettings
+from unmask.progress import SILENT, Progress
+from unmask.tokenizer import Tokenizer
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+Layer = int | Literal["last4"]
+Level = Literal["sentence", "word", "token"]
+_LAST = 4
+
+
+class Predictor:
+    """A model with its tokenizer, on a device."""
+
+    def __init__(
+        self,
+        model: Model | OnnxModel,
+        tokenizer: Tokenizer,
+        report: LoadReport | None = None,
+        sentence: SentenceSettings | None = None,
+    ) -> None:
+        self.model, self.tokenizer = model, tokenizer
+        self.report = report or LoadReport()
+        """What was missing, unused or new when the weights were read."""
+        self.sentence = sentence or SentenceSettings()
+        self.inputs = Inputs(tokenizer, model.config.positions)
+        self.device: torch.device = model.encoder.device if isinstance(model, OnnxModel) else _device(model)
+        self.budget = CPU_TOKENS if self.device.type == "cpu" else GPU_TOKENS
+
+    @property
+    def config(self) -> ModelConfig:
+        """The network's settings."""
+        return self.model.config
+
+    def embed(
+        self,
+        texts: str | Sequence[str],
+        level: Level = "sentence",
+        layer: Layer = -1,
+        pool: Pool | None = None,
+        normalise: bool | None = None,
+        truncate: bool | None = None,
+        progress: Progress = SILENT,
+    ) -> Any:
+        """Vectors of sentences (N, D), or a list of arrays: one row per word or token of each text.
+
+        `layer` 0 is the embeddings, 1 to L the blocks, "last4" the mean of the last four. What is None is as
+        the folder says (sentence-transformers), else: mean over tokens, not normalised, longer texts refused.
+        Token rows include the special tokens, as `tokenizer.encode` gives them; word rows do not.
+        """
+        if level not in ("sentence", "word", "token"):
+            raise InputError(f"there is no level {level!r}; those we have: sentence, word, token")
+        own = self.sentence if level == "sentence" else SentenceSettings()
+        own = replace(own, pool=pool or own.pool, normalise=own.normalise if normalise is None else normalise)
+        if own.pool not in ("mean", "cls", "max", "first"):
+            raise InputError(f"there is no pooling {own.pool!r}; those we have: mean, cls, max, first")
+        cut = own.max_length is not None if truncate is None else truncate
+        many = as_list(texts)
+        if level == "sentence":
+            found = self._sentences(many, layer, own, cut, progress)
+            return found[0] if isinstance(texts, str) else found
+        listed = self._rows(many, level, layer, own, cut, progress)
+        return listed[0] if isinstance(texts, str) else listed
+
+    def hidden(self, text: str) -> Floats:
+        """Hidden states (L + 1, n, D) of a text: embeddings, then every block."""
+        trace = self._trace(self._pack(self.inputs.ids([text])))
+        return np.stack([_array(hidden) for hidden in trace.hidden])
+
+    def attention(self, text: str) -> Floats:
+        """Attention weights (L, H, n, n) of a text: row i says what token i looks at."""
+        trace = self._trace(self._pack(self.inputs.ids([text])), attention=True)
+        return np.stack([_array(block[0]) for block in trace.attention])
+
+    def _sentences(
+        self, texts: list[str], layer: Layer, own: SentenceSettings, truncate: bool, progress: Progress
+    ) -> Floats:
+        sequences = self.inputs.ids(texts, truncate, own.max_length)
+        out = np.empty((len(texts), self.config.width), np.float32)
+        for numbers, packed in self._batches(sequences, progress):
+            lengths = torch.tensor(packed.lengths, device=self.device)
+            pooled = pool_rows(self._layer(packed, layer), lengths, own.pool)
+            out[numbers] = _array(F.normalize(pooled, dim=1) if own.normalise else pooled)
+        return out
+
+    def _rows(
+        self,
+        texts: list[str],
+        level: Level,
+        layer: Layer,
+        own: SentenceSettings,
+        truncate: bool,
+        progress: Progress,
+    ) -> list[Floats]:
+        encodings = self.inputs.encode(texts, truncate)
+        out: list[Floats] = [np.empty((0, self.config.width), np.float32)] * len(texts)
+        for numbers, packed in self._batches([encoding.ids for encoding in encodings], progress):
+            rows = self._layer(packed, layer)
+            counts = list(packed.lengths)
+            if level == "word":
+                words = [encodings[number].words for number in numbers]
+                inside = np.concatenate(words) >= 0
+                sizes = [np.unique(w[w >= 0], return_counts=True)[1] for w in words]
+                counts = list(map(len, sizes))
+                lengths = torch.from_numpy(np.concatenate(sizes)).to(self.device)
+                rows = pool_rows(rows[torch.from_numpy(inside).to(self.device)], lengths, own.pool)
+            if own.normalise:
+                rows = F.normalize(rows, dim=1)
+            split = np.split(_array(rows), np.cumsum(counts)[:-1])
+            for number, vectors in zip(numbers, split, strict=True):
+                out[number] = vectors.copy()
+        return out
+
+    def _batches(
+        self, sequences: Sequence[Ints], progress: Progress = SILENT
+    ) -> Iterator[tuple[list[int], Pack]]:
+        """Which sequences are in each batch, and the batch."""
+        lengths = [len(ids) for ids in sequences]
+        with progress.stage("texts", sum(lengths), "tokens") as stage:
+            for numbers in self._plan(lengths):
+                yield numbers, self._pack([sequences[number] for number in numbers])
+                stage.advance(sum(lengths[number] for number in numbers))
+
+    def _plan(self, lengths: Sequence[int]) -> list[list[int]]:
+        return plan(lengths, self.budget)
+
+    def _pack(self, sequences: Sequence[Ints], segments: Sequence[Ints] | None = None) -> Pack:
+        return pack(sequences, self.device, segments if self.config.segments > 1 else None)
+
+    @torch.inference_mode()
+    def _encode(self, packed: Pack) -> Tensor:
+        """The last layer's hidden states (T, D)."""
+        hidden: Tensor = self.model.encoder(
+            packed.ids, packed.positions, packed.cu_seqlens, packed.max_seqlen, packed.segments
+        )
+        return hidden
+
+    @torch.inference_mode()
+    def _trace(self, packed: Pack, attention: bool = False) -> Any:
+        if isinstance(self.model, OnnxModel):
+            raise ModelError("an ONNX model gives its last layer only; load the folder it was converted from")
+        return self.model.encoder.trace(
+            packed.ids, packed.positions, packed.cu_seqlens, packed.max_seqlen, attention=attention
+        )
+
+    def _layer(self, packed: Pack, layer: Layer) -> Tensor:
+        depth = self.config.layers
+        if layer in (-1, depth):
+            return self._encode(packed)
+        if layer == "last4":
+            return torch.stack(self._trace(packed).hidden[-min(_LAST, depth) :]).mean(0)
+        if layer not in range(-depth - 1, depth + 1):
+            raise InputError(
+                f"there is no layer {layer}: 0 is the embeddings, 1 to {depth} the blocks, or last4"
+            )
+        hidden: Tensor = self._trace(packed).hidden[layer]
+        return hidden
+
+
+def pool_rows(rows: Tensor, lengths: Tensor, pool: Pool) -> Tensor:
+    """One row for each group of `lengths` neighbours: their mean or maximum, or the first (`cls`) of them."""
+    if pool in ("first", "cls"):
+        return rows[lengths.cumsum(0) - lengths]
+    return torch.segment_reduce(rows.float(), pool, lengths=lengths, axis=0)
+
+
+def _array(rows: Tensor) -> Floats:
+    return rows.float().cpu().numpy()
+
+
+def _device(model: Model) -> torch.device:
+    return next(model.parameters()).device
