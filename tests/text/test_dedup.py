@@ -1,6 +1,7 @@
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -26,10 +27,10 @@ def change(text: str, places: int) -> str:
     return " ".join(words)
 
 
-def run(tmp_path: Path, texts: list[str], **options: object) -> tuple[DedupResult, list[str]]:
+def run(tmp_path: Path, texts: list[str], **options: Any) -> tuple[DedupResult, list[str]]:
     (tmp_path / "in.txt").write_text("\n\n".join(texts))
     output = tmp_path / "out.jsonl"
-    result = deduplicate(find_sources([f"pt={tmp_path / 'in.txt'}"]), output, TextConfig(), **options)  # type: ignore[arg-type]
+    result = deduplicate(find_sources([f"pt={tmp_path / 'in.txt'}"]), output, TextConfig(), **options)
     return result, [json.loads(line)["text"] for line in output.read_text().splitlines()]
 
 
