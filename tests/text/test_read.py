@@ -157,11 +157,15 @@ def test_standard_input_is_text_or_jsonl(
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("x.txt", b"a\xe9b", r"x.txt is not UTF-8: byte 0xe9 at position 1; .*iconv -f latin1 -t utf-8"),
-        ("x.txt", b"a" * 70_000 + b"\xc3\xa9\xff", "byte 0xff at position 70002;"),
-        ("x.txt", b"abc\xc3", "byte 0xc3 at position 3;"),
+        (
+            "x.txt",
+            b"a\xe9b",
+            r"x.txt is not UTF-8: byte 1, counted from 0, is 0xe9; .*iconv -f latin1 -t utf-8",
+        ),
+        ("x.txt", b"a" * 70_000 + b"\xc3\xa9\xff", "byte 70002, .* is 0xff;"),
+        ("x.txt", b"abc\xc3", "byte 3, .* is 0xc3;"),
         ("x.txt", "olá".encode("utf-16"), "iconv -f utf-16"),
-        ("x.txt.gz", b"a\xe9b", "position 1 of what it unpacks to"),
+        ("x.txt.gz", b"a\xe9b", "byte 1 of what it unpacks to, .* is 0xe9"),
         ("x.txt", b"", "x.txt is empty"),
         ("x.txt.xz", b"", "x.txt.xz is empty"),
         ("x.txt", b" \n\n \n", "x.txt is empty"),

@@ -241,7 +241,7 @@ def _not_utf8(source: Source, position: int, error: UnicodeDecodeError) -> Input
     encoding = "utf-16" if utf16 else "latin1"
     unpacked = " of what it unpacks to" if source.path and split_suffix(source.path)[1] else ""
     return InputError(
-        f"{source} is not UTF-8: byte {error.object[error.start]:#04x} at position {position}{unpacked};"
+        f"{source} is not UTF-8: byte {position}{unpacked}, counted from 0, is {error.object[error.start]:#04x};"
         f" convert it, for example with: iconv -f {encoding} -t utf-8 FILE > NEW"
     )
 
