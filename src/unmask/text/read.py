@@ -240,8 +240,9 @@ def _not_utf8(source: Source, position: int, error: UnicodeDecodeError) -> Input
     utf16 = position == 0 and error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     encoding = "utf-16" if utf16 else "latin1"
     unpacked = " of what it unpacks to" if source.path and split_suffix(source.path)[1] else ""
+    wrong = error.object[error.start]
     return InputError(
-        f"{source} is not UTF-8: byte {position}{unpacked}, counted from 0, is {error.object[error.start]:#04x};"
+        f"{source} is not UTF-8: byte {position}{unpacked}, counted from 0, is {wrong:#04x};"
         f" convert it, for example with: iconv -f {encoding} -t utf-8 FILE > NEW"
     )
 
