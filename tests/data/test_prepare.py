@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -240,6 +241,16 @@ def test_bad_corpus_folders(tmp_path: Path, text_folder: Path, tokenizer: Tokeni
     manifest.write_text("{")
     with pytest.raises(CorpusError, match="damaged"):
         Corpus.open(tmp_path / "o")
+
+
+def test_a_corpus_travels_to_other_processes_without_its_tokens(
+    text_folder: Path, tmp_path: Path, tokenizer: Tokenizer, recipe: Recipe
+) -> None:
+    prepare(find_sources([str(text_folder)]), tokenizer, tmp_path / "o", recipe, workers=1)
+    corpus = Corpus.open(tmp_path / "o", "valid")
+    packed = pickle.dumps(corpus)
+    assert len(packed) < 1000
+    assert pickle.loads(packed).document(0)[0].tolist() == corpus.document(0)[0].tolist()
 
 
 def test_small_files_travel_together_large_ones_alone(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def read_arrays(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
         end = start + max((entry["data_offsets"][1] for entry in header.values()), default=0)
         if path.stat().st_size != end:
             raise ValueError(f"{path.stat().st_size} bytes instead of {end}")
-        data = np.memmap(path, mode="r", offset=0) if end else np.empty(0, np.uint8)
+        data = np.asarray(np.memmap(path, mode="r"))  # a plain array over the map: slices are cheaper
         arrays = {
             name: data[start + entry["data_offsets"][0] : start + entry["data_offsets"][1]]
             .view(_DTYPES[entry["dtype"]])
@@ -115,6 +115,9 @@ class Corpus:
         if split not in SPLITS:
             raise CorpusError(f"there is no split {split!r}: choose one of {', '.join(SPLITS)}")
         return cls(Path(folder), split, read_manifest(Path(folder)))
+
+    def __reduce__(self) -> tuple[Any, tuple[Path, str]]:
+        return Corpus.open, (self.folder, self.split)  # a copy in another process maps the files again
 
     def document(self, number: int) -> tuple[Array, Array]:
         """The ids and flags of one document, as views."""
