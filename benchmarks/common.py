@@ -35,9 +35,9 @@ def unpack(names: Iterable[str], folder: Path, limit_mb: float = float("inf")) -
             break
         path = folder / (name.replace("/", "-") + ".txt")
         with lzma.open(data_root() / "text" / f"{name}.txt.xz") as source, path.open("wb") as target:
-            data = source.read(left)
-            left -= len(data)
-            target.write(data if left else data[: data.rfind(b"\n") + 1])
+            while left and (data := source.read(min(left, 1 << 24))):
+                left -= len(data)
+                target.write(data if left else data[: data.rfind(b"\n") + 1])
         paths.append(path)
     return paths
 

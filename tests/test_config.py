@@ -61,6 +61,7 @@ def test_misspelt_key_names_the_one_meant(change: str, meant: str) -> None:
         ("tokenizer.kind=wordpeice", "tokenizer.kind: .*'wordpeice'"),
         ("prepare.valid=2", "prepare.valid: .*less than or equal to 1"),
         ("seed.x=1", "seed"),
+        ("prepare={valid = 0.6, test = 0.5}", "nothing to train on"),
     ],
 )
 def test_bad_values_are_one_clear_line(change: str, says: str) -> None:

@@ -34,7 +34,6 @@ WORK = ".work"
 CHUNK_CHARS = 4_000_000
 BATCH_BYTES = 8_000_000
 _LASTING = ("sources", "text", "prepare", "tokenizer")
-_PACKED = {".gz": 3.5, ".xz": 4.5, ".zst": 3.5, ".parquet": 2.0}  # text per byte on disk, for the time left
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +188,7 @@ def _make_parts(
     parts = work / "parts"
     batches = file_batches(sources)
     whole = len(batches) >= job.of  # enough files: each machine reads its own and no others
-    total = sum(_expected_chars(source) for source in sources) / 1e6
+    total = sum(source.expected_chars for source in sources) / 1e6
     with (
         progress.stage("preparing", total or None, "MB") as stage,
         PartPool(workers, tokenizer, recipe) as pool,
@@ -197,7 +196,7 @@ def _make_parts(
         for number, batch in enumerate(batches):
             marker = parts / f"{number:06d}.json"
             if (whole and not job.takes(number)) or _batch_done(parts, number, marker, job, whole):
-                stage.advance(sum(map(_expected_chars, batch)) / 1e6)
+                stage.advance(sum(source.expected_chars for source in batch) / 1e6)
                 continue
             chunks = 0
             for index, documents in enumerate(_chunks(batch, recipe)):
@@ -247,12 +246,6 @@ def _batch_done(parts: Path, number: int, marker: Path, job: Job, whole: bool) -
         return False
     ours = (index for index in range(chunks) if whole or job.takes(number + index))
     return all((parts / f"{number:06d}-{index:06d}.safetensors").exists() for index in ours)
-
-
-def _expected_chars(source: Source) -> float:
-    if source.path is None:
-        return 0.0
-    return source.path.stat().st_size * _PACKED.get(source.path.suffix, 1.0)
 
 
 def _cores() -> int:

@@ -5,6 +5,7 @@ signatures are alike enough, and keep the first document of every cluster.
 """
 
 import json
+import shutil
 import tempfile
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -75,7 +76,9 @@ def deduplicate(
         raise OutputError(f"cannot write {output}: end its name with .jsonl or .jsonl.zst")
     with disk_errors(output):
         output.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".dedup-", dir=output.parent) as name:
+        for stale in output.parent.glob(f".{output.name}-*.dedup"):  # of a run that was killed
+            shutil.rmtree(stale, ignore_errors=True)
+        with tempfile.TemporaryDirectory(".dedup", f".{output.name}-", output.parent) as name:
             folder, rows = Path(name), band_rows(threshold)
             count, dropped = _sign(sources, config, folder, rows, workers, progress)
             if not count:

@@ -14,8 +14,6 @@ from unmask.tokenizer.train import train_tokenizer
 
 _OWN = {"tokenizer.json", "tokenizer_config.json", "extension.json"}
 _BESIDE = {"recipe.toml", "report.json", "report.html"}
-# How many bytes of text to expect of one byte of file; only the time left is reckoned with it.
-_PACKED = {".gz": 3.0, ".xz": 4.5, ".zst": 3.5}
 
 
 def build_tokenizer(
@@ -72,7 +70,7 @@ def clean_documents(
     """The cleaned documents of all sources, with progress by size."""
     sources = list(sources)
     clean = Cleaner(config)
-    total = sum(map(_expected_bytes, sources)) / 1e6
+    total = sum(source.expected_chars for source in sources) / 1e6
     with progress.stage("reading", total or None, "MB") as stage:
         for source in sources:
             for document in read_documents(source, config):
@@ -80,7 +78,3 @@ def clean_documents(
                 text, dropped = clean(document.text)
                 if dropped is None:
                     yield Document(text, document.language, document.source)
-
-
-def _expected_bytes(source: Source) -> float:
-    return source.path.stat().st_size * _PACKED.get(source.path.suffix, 1.0) if source.path else 0.0
