@@ -4,13 +4,21 @@ T tokens of all sequences · S sequences · B × L a padded grid · H heads · d
 """
 
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
+from inspect import signature
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+try:
+    from torch.nn.attention.varlen import varlen_attn
+
+    HAS_VARLEN = "window_size" in signature(varlen_attn).parameters  # not before torch 2.11
+except ImportError:
+    HAS_VARLEN = False
 
 Engine = Literal["auto", "varlen", "sdpa", "eager"]
 
@@ -82,28 +90,17 @@ def choose_engine(q: Tensor, layout: Layout, dropout: float) -> Engine:
     """The fastest engine that can do what is asked."""
     if layout.mask is not None:
         return "eager"
-    if q.is_cuda and q.dtype in (torch.float16, torch.bfloat16) and not dropout and _varlen_kernel():
+    if q.is_cuda and q.dtype in (torch.float16, torch.bfloat16) and not dropout and HAS_VARLEN:
         return "varlen"
     return "sdpa"
-
-
-@cache
-def _varlen_kernel() -> Any:
-    """torch's variable-length attention, or None where this build has none that knows windows."""
-    try:
-        import inspect
-
-        from torch.nn.attention.varlen import varlen_attn
-    except ImportError:
-        return None
-    return varlen_attn if "window_size" in inspect.signature(varlen_attn).parameters else None
 
 
 def _varlen(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None) -> Tensor:
     before = -1 if window is None else window
     reach = (before, 0 if layout.causal else before)
     starts, longest = layout.cu_seqlens, layout.max_seqlen
-    out: Tensor = _varlen_kernel()(q, k, v, starts, starts, longest, longest, window_size=reach)
+    out = varlen_attn(q, k, v, starts, starts, longest, longest, window_size=reach)
+    assert isinstance(out, Tensor)  # a pair only when the log-sum-exp is asked for
     return out
 
 
