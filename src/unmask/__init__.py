@@ -1,3 +1,31 @@
 """unmask: from raw text to a masked language model you can use."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from unmask.data.prepare import prepare
+    from unmask.predict import MaskedLM, load
+    from unmask.tokenizer import Tokenizer, train_tokenizer
+
 __version__ = "0.1.0"
+__all__ = ["MaskedLM", "Tokenizer", "load", "prepare", "train_tokenizer"]
+
+_HOMES = {
+    "MaskedLM": "unmask.predict",
+    "Tokenizer": "unmask.tokenizer",
+    "load": "unmask.predict",
+    "prepare": "unmask.data.prepare",
+    "train_tokenizer": "unmask.tokenizer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are looked up when first used, so that `import unmask` loads nothing heavy."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'unmask' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

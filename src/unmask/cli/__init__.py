@@ -37,9 +37,19 @@ def _root(
 
 
 # The order here is the order in `unmask --help`: the order in which the data walks.
-from unmask.cli import dedup, demo, prepare, tokenizer  # noqa: E402
+from unmask.cli import (  # noqa: E402
+    convert,
+    dedup,
+    demo,
+    fill,
+    generate,
+    info,
+    prepare,
+    score,
+    tokenizer,
+)
 
-for module in (demo, dedup, tokenizer, prepare):
+for module in (demo, dedup, tokenizer, prepare, fill, score, generate, info, convert):
     module.register(app)
 
 

@@ -3,11 +3,14 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from unmask.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from unmask.predict import MaskedLM
 
 Texts = Annotated[
     list[str],
@@ -35,6 +38,16 @@ Changes = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+ModelFolder = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="DIR",
+        help="A model folder, or a name in the local Hugging Face cache.",
+        show_default=False,
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result and errors.")]
 
 
@@ -45,6 +58,19 @@ def progress(quiet: bool) -> Progress:
     from unmask.progress import Console
 
     return Console()
+
+
+def load_language_model(folder: str, quiet: bool = False) -> "MaskedLM":
+    """The model to use; what did not fit when it was read is said once, on standard error."""
+    from unmask.errors import ModelError
+    from unmask.predict import MaskedLM, load
+
+    model = load(folder)
+    if not isinstance(model, MaskedLM):
+        raise ModelError(f"{folder} holds a {type(model).__name__.lower()}, not a language model")
+    if model.report:
+        progress(quiet).say(str(model.report))
+    return model
 
 
 def changes(given: Sequence[str] | None, **options: Any) -> list[str]:

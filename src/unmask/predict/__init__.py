@@ -1,6 +1,6 @@
 """Trained folder to answers: load, fill, score, embed, generate; classify, tag, answer; convert."""
 
-from unmask.predict.load import load
+from unmask.predict.loading import load
 from unmask.predict.masked import MaskedLM
 from unmask.predict.results import Answer, Entity, Fill, Generated, Label, Score, TokenScore, Word
 from unmask.predict.tasks import Answerer, Classifier, Tagger

@@ -1,6 +1,7 @@
 """`MaskedLM`: what `load` gives for a language model, masked or causal."""
 
 from collections.abc import Sequence
+from typing import overload
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from unmask.predict.generate import Sampling, sample
 from unmask.predict.inputs import as_list
 from unmask.predict.predictor import Predictor
 from unmask.predict.results import Fill, Generated, Score
-from unmask.predict.score import METHODS, Ints, Method, collect, masked_copy, targets
+from unmask.predict.score import METHODS, Ints, collect, masked_copy, targets
 from unmask.progress import SILENT, Progress
 from unmask.tokenizer import Encoding
 
@@ -45,10 +46,20 @@ class MaskedLM(Predictor):
         width = max(beam, len(candidates or ()))
         return filler.search(self._log_probabilities, top, width)
 
+    @overload
+    def score(  # type: ignore[overload-overlap]
+        self, texts: str, method: str = ..., truncate: bool = ..., progress: Progress = ...
+    ) -> Score: ...
+
+    @overload
+    def score(
+        self, texts: Sequence[str], method: str = ..., truncate: bool = ..., progress: Progress = ...
+    ) -> list[Score]: ...
+
     def score(
         self,
         texts: str | Sequence[str],
-        method: Method = "word-l2r",
+        method: str = "word-l2r",
         truncate: bool = False,
         progress: Progress = SILENT,
     ) -> Score | list[Score]:
@@ -98,7 +109,7 @@ class MaskedLM(Predictor):
         return Generated(text, text[len(before) :], len(ids) - start, finished)
 
     def _score_masked(
-        self, encodings: Sequence[Encoding], places: Sequence[Ints], method: Method, progress: Progress
+        self, encodings: Sequence[Encoding], places: Sequence[Ints], method: str, progress: Progress
     ) -> list[NDArray[np.float64]]:
         jobs = [(text, spot) for text, where in enumerate(places) for spot in range(len(where))]
         logs = [np.zeros(len(where)) for where in places]

@@ -5,18 +5,15 @@ of the same word too, so that a word cannot be guessed from its own tail. A caus
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unmask.errors import InputError
 from unmask.predict.results import Score, TokenScore
 from unmask.tokenizer import Encoding, Tokenizer
 
 Ints = NDArray[np.int64]
-Method = Literal["word-l2r", "token"]
-METHODS: tuple[Method, ...] = ("word-l2r", "token")
+METHODS = ("word-l2r", "token")
 
 
 def targets(encoding: Encoding, tokenizer: Tokenizer) -> Ints:
@@ -24,10 +21,8 @@ def targets(encoding: Encoding, tokenizer: Tokenizer) -> Ints:
     return np.flatnonzero((encoding.words >= 0) & (encoding.ids != tokenizer.mask_id))
 
 
-def masked_copy(encoding: Encoding, place: int, tokenizer: Tokenizer, method: Method) -> Ints:
+def masked_copy(encoding: Encoding, place: int, tokenizer: Tokenizer, method: str) -> Ints:
     """The ids with the token at `place` masked and, by `word-l2r`, the later pieces of its word."""
-    if method not in METHODS:
-        raise InputError(f"there is no method {method!r}; those we have: {', '.join(METHODS)}")
     ids = encoding.ids.copy()
     ids[place] = tokenizer.mask_id
     if method == "word-l2r":

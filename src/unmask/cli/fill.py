@@ -1,0 +1,50 @@
+"""`unmask fill`: the likeliest words for the masks of a text."""
+
+import sys
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from unmask.cli.options import Json, ModelFolder, load_language_model, print_json
+
+_EXAMPLES = """
+    unmask fill --model model/ "O gato [MASK] no telhado."
+
+    unmask fill --model model/ "A capital da [MASK] é [MASK]." --pieces 3 --json
+
+    unmask fill --model model/ "Ela é [MASK]." --candidates alta,baixa,inteligente
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("fill", epilog=_EXAMPLES)(fill)
+
+
+def fill(
+    model: ModelFolder,
+    text: Annotated[
+        str | None, typer.Argument(help="With [MASK] or <mask>; else one text per line of standard input.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many answers.")] = 5,
+    pieces: Annotated[
+        int, typer.Option(min=1, help="A mask stands for a word of up to this many pieces.")
+    ] = 1,
+    candidates: Annotated[
+        str | None, typer.Option(metavar="WORD,WORD,…", help="Only these words.", show_default=False)
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Fill the masks of a text, all of them together."""
+    texts = [text] if text is not None else [line.rstrip("\n") for line in sys.stdin if line.strip()]
+    words = [word.strip() for word in candidates.split(",") if word.strip()] if candidates else None
+    lm = load_language_model(model)
+    for one in texts:
+        fills = lm.fill(one, top=top, candidates=words, pieces=pieces)
+        if json_:
+            print_json({"text": one, "fills": [asdict(found) for found in fills]})
+            continue
+        for found in fills:
+            filled = " · ".join(f"{word.text} {word.probability:.1%}" for word in found.words)
+            typer.echo(f"{found.score:7.2%}  {filled:<24}  {found.text}")

@@ -1,0 +1,35 @@
+"""`unmask info`: what a model folder holds."""
+
+from typing import Annotated
+
+import typer
+
+from unmask.cli.options import Json, print_json
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("info", epilog="unmask info model/")(info)
+
+
+def info(
+    folder: Annotated[str, typer.Argument(help="A model folder, or a name in the local Hugging Face cache.")],
+    json_: Json = False,
+) -> None:
+    """Family, sizes, parameters by part, vocabulary, positions, licence and heads of a model."""
+    from unmask.predict.info import describe
+
+    facts = describe(folder)
+    if json_:
+        print_json(facts)
+        return
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{key} {_shown(number)}" for key, number in value.items())
+        elif isinstance(value, list):
+            value = ", ".join(value) or "none"
+        typer.echo(f"{name:<12} {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
