@@ -173,8 +173,8 @@ class Tokenizer:
     @cached_property
     def _needs_space(self) -> bool:
         """Byte-level BPE marks a word by the space before it, which pre-split words have lost."""
-        split = self._state["pre_tokenizer"] or {}
-        return self._mark == "bytes" and not split.get("add_prefix_space", False)
+        added = '"add_prefix_space": true' in json.dumps(self._state["pre_tokenizer"])
+        return self._mark == "bytes" and not added
 
     def _spaced(self, words: Sequence[str]) -> list[str]:
         if isinstance(words, str):

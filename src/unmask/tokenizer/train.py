@@ -20,8 +20,8 @@ from unmask.tokenizer.tokenizer import Tokenizer
 # and there are far fewer different words to go through.
 _RUNS = rf"{METASPACE}?[\p{{L}}\p{{M}}\p{{N}}]+|{METASPACE}?[^\p{{L}}\p{{M}}\p{{N}}{METASPACE}]+|{METASPACE}"
 
-# A byte pair has 256 characters to begin with, whatever the text.
-_SMALLEST = {"wordpiece": 16, "unigram": 16, "bpe": 256 + 16}
+# Five special tokens and a character; byte pairs have 256 of these to begin with, whatever the text.
+_SMALLEST = {"wordpiece": 6, "unigram": 6, "bpe": 5 + 256}
 
 
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, progress: Progress = SILENT) -> Tokenizer:
@@ -69,6 +69,7 @@ def _wordpiece(job: _Job) -> models.WordPiece:
     alphabet, rare = _alphabet(job)
     # The trainer numbers continuations in the order it meets them, which varies; named here it is fixed.
     continuations = [f"##{c}" for c in alphabet if not _stands_alone(c)]
+    _check_room(len(opening) + len(closing) + len(alphabet) + len(continuations), config)
     trainer = trainers.WordPieceTrainer(
         vocab_size=config.vocab_size - len(closing),
         min_frequency=config.min_frequency,
@@ -111,6 +112,7 @@ def _unigram(job: _Job) -> models.Unigram:
     )
     opening, closing = vocabulary_order(special)
     alphabet, rare = _alphabet(job)
+    _check_room(len(opening) + len(closing) + len({METASPACE, *alphabet}), config)
     trainer = trainers.UnigramTrainer(
         vocab_size=config.vocab_size - len(closing),
         special_tokens=opening,
@@ -119,7 +121,8 @@ def _unigram(job: _Job) -> models.Unigram:
         show_progress=False,
     )
     scores = dict(map(tuple, job.train(scratch, trainer, rare)["vocab"]))
-    pieces = _settle({piece: score for piece, score in scores.items() if piece not in opening})
+    room = config.vocab_size - len(opening) - len(closing)
+    pieces = _settle({piece: score for piece, score in scores.items() if piece not in opening}, room)
     vocabulary = [*((t, 0.0) for t in opening), *pieces, *((t, 0.0) for t in closing)]
     _check_size(len(vocabulary), config)
     return models.Unigram(vocabulary, opening.index(special.unk), False)
@@ -128,18 +131,20 @@ def _unigram(job: _Job) -> models.Unigram:
 _TRAIN = {"wordpiece": _wordpiece, "unigram": _unigram, "bpe": _bpe}
 
 
-def _settle(scores: dict[str, float]) -> list[tuple[str, float]]:
+def _settle(scores: dict[str, float], room: int) -> list[tuple[str, float]]:
     """Take out what varies from run to run: the last digits, and the order of characters kept at the floor.
 
     The trainer puts those characters 0.0001 apart, in the order of a hash table.
     """
     floor, step = min(scores.values()), 0.0001
-    rungs = {round(floor + step * n, 6) for n in range(len(scores))}
+    rungs = {round(floor + step * n, 6) for n in range(sum(len(piece) == 1 for piece in scores))}
     settled = {
         piece: round(floor, 6) if len(piece) == 1 and round(score, 6) in rungs else round(score, 6)
         for piece, score in scores.items()
     }
-    return sorted(settled.items(), key=lambda item: (-item[1], item[0]))
+    # The trainer may give a few entries too many; characters are needed, so the worst longer ones go.
+    ranked = sorted(settled, key=lambda piece: (len(piece) > 1, -settled[piece], piece))[:room]
+    return sorted(((piece, settled[piece]) for piece in ranked), key=lambda item: (-item[1], item[0]))
 
 
 def _alphabet(job: _Job) -> tuple[list[str], list[str]]:
@@ -170,8 +175,12 @@ def _check_size(reached: int, config: TokenizerConfig) -> None:
             f"the text is too small for {config.vocab_size:,} entries: it gives {reached:,}; "
             f"ask for --vocab-size {reached} or fewer, or bring more text"
         )
-    if reached > config.vocab_size:
+    _check_room(reached, config)
+
+
+def _check_room(needed: int, config: TokenizerConfig) -> None:
+    if needed > config.vocab_size:
         raise ConfigError(
             f"{config.vocab_size:,} entries are too few: characters and special tokens alone are "
-            f"{reached:,}; ask for more, or lower tokenizer.coverage"
+            f"{needed:,}; ask for more, or lower tokenizer.coverage"
         )
