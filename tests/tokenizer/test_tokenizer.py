@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, pre_tokenizers
 
@@ -100,6 +100,7 @@ def test_words_given_with_white_space_or_nothing_in_them(tokenizer: Tokenizer) -
 
 
 @settings(deadline=None, max_examples=150)
+@example(text="Ç\x07\u0301", words=["", "Sz", "\u0301"])
 @given(text=ANY_TEXT, words=st.lists(ANY_TEXT, max_size=5))
 def test_alignment_on_any_text(trained: dict[str, Tokenizer], text: str, words: list[str]) -> None:
     for tokenizer in trained.values():

@@ -22,7 +22,9 @@ def fit_offsets(offsets: NDArray[np.int64], text: str) -> NDArray[np.int64]:
     ends = np.maximum(before[offsets[:, 1]], starts)
     for place in np.flatnonzero(~space & ~_covered(starts, ends, len(text))):
         if _joins(text[place]):
-            ends[(ends == place) & (starts < place)] = place + 1
+            last = ends[ends <= place].max(initial=0)  # characters that were dropped may lie between
+            if not space[last:place].any():
+                ends[(ends == last) & (starts < last)] = place + 1
     return np.column_stack((starts, ends))
 
 

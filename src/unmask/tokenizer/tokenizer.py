@@ -113,9 +113,11 @@ class Tokenizer:
         offsets = np.array(result.offsets, np.int64).reshape(-1, 2)
         for text, spaced in enumerate((first, second)):
             mine = which == text
-            bases = np.cumsum([0, *map(len, spaced)])[numbers[mine]][:, None]
+            bases = np.cumsum([0, *(len(word) + 1 for word in spaced)])[numbers[mine]][:, None]
             added = (self._needs_space & (numbers[mine] > 0)).astype(np.int64)[:, None]
-            offsets[mine] = np.maximum(fit_offsets(offsets[mine] + bases, "".join(spaced)) - bases - added, 0)
+            offsets[mine] = np.maximum(
+                fit_offsets(offsets[mine] + bases, " ".join(spaced)) - bases - added, 0
+            )
         return Encoding(np.array(result.ids, np.int64), numbers, offsets, _segments(which))
 
     def word_starts(self, ids: NDArray[np.integer]) -> NDArray[np.bool_]:
