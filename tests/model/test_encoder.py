@@ -141,3 +141,22 @@ def test_half_precision_stays_near(kind: str) -> None:
     half = encoder.bfloat16()(*inputs)
     assert half.dtype == torch.bfloat16
     assert torch.nn.functional.cosine_similarity(exact, half.double(), dim=-1).min() > 0.99
+
+
+def test_the_padded_path_exports_with_free_sizes() -> None:
+    encoder = encoder_of(KINDS["modernbert"])
+
+    class Exported(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = encoder
+
+        def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+            return self.encoder.padded(ids, mask)
+
+    ids, mask = torch.randint(1, 40, (3, 9)), torch.ones(3, 9, dtype=torch.long)
+    free = {0: torch.export.Dim("rows"), 1: torch.export.Dim("length", max=64)}
+    program = torch.export.export(Exported(), (ids, mask), dynamic_shapes={"ids": free, "mask": free})
+    ids, mask = torch.randint(1, 40, (5, 20)), torch.ones(5, 20, dtype=torch.long)
+    mask[0, 7:] = 0
+    torch.testing.assert_close(program.module()(ids, mask), encoder.padded(ids, mask))

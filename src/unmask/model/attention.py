@@ -46,7 +46,7 @@ class Layout:
 
     def visible(self, length: int, window: int | None) -> Tensor | None:
         """Which keys each query of a sequence sees, bool (L, L); None: all of them."""
-        if not self.causal and (window is None or window >= length - 1):
+        if not self.causal and window is None:
             return None
         place = torch.arange(length, device=self.cu_seqlens.device)
         distance = place[:, None] - place  # (L, L), positive towards the past

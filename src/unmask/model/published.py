@@ -33,26 +33,28 @@ def read_config(values: Mapping[str, Any]) -> ModelConfig:
     if name not in FAMILIES:
         had = ", ".join(FAMILIES)
         raise ModelError(f"unmask has no family {name!r} (model_type in config.json); it has {had}")
-    family = FAMILIES[name]
     _refuse(values)
+    try:
+        return ModelConfig(**_settings(values, name), **_read_labels(values))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "sizes"
+        raise ModelError(f"config.json: {where}: {first['msg']} (got {first['input']!r:.80})") from None
+    except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as error:
+        raise ModelError(f"config.json holds a value that is not what it should be: {error}") from None
+
+
+def _settings(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    family = FAMILIES[name]
     fields = dict(family.base) | {"family": name}
     fields |= {ours: values[key] for ours, key in family.keys.items() if values.get(key) is not None}
     if isinstance(fields.get("eos_id"), list):
         fields["eos_id"] = fields["eos_id"][0]
     for key in ("activation", "head_activation"):
         fields[key] = _activation(fields.get(key, "gelu"))
-    try:
-        if name in ("modernbert", "modernbert-decoder"):
-            fields |= _read_modern(values, fields, causal=name == "modernbert-decoder")
-        else:
-            fields |= _read_classic(values, fields, name)
-        return ModelConfig(**fields, **_read_labels(values))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "sizes"
-        raise ModelError(f"config.json: {where}: {first['msg']} (got {first['input']!r:.80})") from None
-    except (TypeError, ValueError, AttributeError, KeyError) as error:
-        raise ModelError(f"config.json holds a value that is not what it should be: {error}") from None
+    if name in ("modernbert", "modernbert-decoder"):
+        return fields | _read_modern(values, fields, causal=name == "modernbert-decoder")
+    return fields | _read_classic(values, fields, name)
 
 
 def write_config(config: ModelConfig, architecture: str) -> dict[str, Any]:
