@@ -112,6 +112,8 @@ def test_what_the_command_refuses(corpus: Path, tmp_path: Path) -> None:
     assert "-o DIR" in str(wrong.exception)
     both = ["tokenizer", str(corpus), "--extend", "a", "--report", "b"]
     assert isinstance(runner.invoke(app, both).exception, ConfigError)
+    itself = ["tokenizer", str(corpus), "--extend", str(tmp_path), "-o", str(tmp_path)]
+    assert "start from" in str(runner.invoke(app, itself).exception)
     taken = runner.invoke(app, ["tokenizer", str(corpus), "-o", str(tmp_path), "-q"])
     assert isinstance(taken.exception, OutputError)
 

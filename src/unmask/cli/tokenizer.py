@@ -41,7 +41,8 @@ def tokenizer(
         bool | None, typer.Option("--lowercase/--cased", help="Fold case.", show_default="cased")
     ] = None,
     strip_accents: Annotated[
-        bool | None, typer.Option("--strip-accents/--keep-accents", show_default="keep")
+        bool | None,
+        typer.Option("--strip-accents/--keep-accents", help="Remove accents.", show_default="keep"),
     ] = None,
     extend: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Add entries to this tokenizer.", show_default=False)
@@ -64,13 +65,15 @@ def tokenizer(
 ) -> None:
     """Train a vocabulary from text, add entries to one, or report how well one fits."""
     from unmask.config import load_recipe
-    from unmask.errors import ConfigError
+    from unmask.errors import ConfigError, OutputError
     from unmask.text import find_sources
     from unmask.tokenizer import Tokenizer
     from unmask.tokenizer.build import build_tokenizer, check_free, measure_tokenizer
 
     if extend and report:
         raise ConfigError("give --extend or --report, not both")
+    if extend and out and extend.resolve() == out.resolve():
+        raise OutputError(f"{out} is the tokenizer to start from: write the new one to another folder")
     own = {"kind": kind, "vocab_size": vocab_size, "lowercase": lowercase, "strip_accents": strip_accents}
     settings = load_recipe(recipe, changes(set_, **{f"tokenizer__{key}": v for key, v in own.items()}))
     show, words = progress(quiet), word or ()
