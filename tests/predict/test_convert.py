@@ -1,0 +1,143 @@
+"""Conversion: safetensors exact, ONNX near, eight bits near enough and the same whatever the batch."""
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from unmask.errors import ConfigError, ModelError, OutputError
+from unmask.predict import load
+from unmask.predict.convert import convert
+from unmask.predict.onnx import OnnxModel
+
+Folder = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> Path:
+    """Exporting takes seconds: a folder, its ONNX copy and its eight-bit copy, made once."""
+    from unmask.checkpoint import save_model
+    from unmask.config import ModelConfig, TokenizerConfig
+    from unmask.model.network import Model
+    from unmask.tokenizer import train_tokenizer
+
+    root = tmp_path_factory.mktemp("exported")
+    tokenizer = train_tokenizer(texts * 5, TokenizerConfig(vocab_size=150))
+    config = ModelConfig(vocab_size=150, width=32, layers=2, heads=4, inner=64, positions=64, init_std=0.3)
+    save_model(Model(config, ("mlm",), torch.Generator().manual_seed(0)).eval(), root / "model", tokenizer)
+    for name, int8 in (("onnx", False), ("int8", True)):
+        made, report = convert(root / "model", root / name, "onnx", int8)
+        assert not report
+        assert made.tokenizer
+        assert made.cosine > (0.99 if int8 else 0.999999)
+        assert (made.difference < 1e-4) != int8
+    return root
+
+
+def test_onnx_vectors_are_those_of_torch(exported: Path, texts: list[str]) -> None:
+    ours, theirs = load(exported / "model", "cpu"), load(exported / "onnx", "cpu")
+    assert isinstance(theirs.model, OnnxModel)
+    for level in ("sentence", "word", "token"):
+        for a, b in zip(ours.embed(texts, level), theirs.embed(texts, level), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-4)
+    with pytest.raises(ModelError, match="last layer only"):
+        theirs.embed(texts, layer=1)
+
+
+def test_onnx_logits_and_free_axes(exported: Path) -> None:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(exported / "onnx" / "model.onnx")
+    assert [value.name for value in session.get_inputs()] == ["input_ids", "attention_mask", "token_type_ids"]
+    model = load(exported / "model", "cpu").model
+    for count, length in ((1, 1), (3, 9), (2, 64)):
+        ids = torch.randint(0, 150, (count, length))
+        mask = torch.ones_like(ids)
+        mask[-1, length // 2 + 1 :] = 0
+        segments = (torch.arange(length) > length // 3).long().expand(count, length)
+        feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
+        hidden, logits = session.run(None, {name: value.numpy() for name, value in feed.items()})
+        with torch.no_grad():
+            truth = model.encoder.padded(ids, mask, segments)  # type: ignore[union-attr]
+            scores = model.mlm(truth)  # type: ignore[union-attr]
+        real = mask.bool().numpy()
+        np.testing.assert_allclose(hidden[real], truth.numpy()[real], atol=1e-4)
+        np.testing.assert_allclose(logits[real], scores.numpy()[real], atol=1e-3)
+
+
+def test_eight_bits_do_not_depend_on_the_batch(exported: Path, texts: list[str]) -> None:
+    model, exact = load(exported / "int8", "cpu"), load(exported / "model", "cpu")
+    together = model.embed(texts)
+    for text, vector in zip(texts, together, strict=True):
+        np.testing.assert_allclose(model.embed(text), vector, atol=1e-4)
+    truth = exact.embed(texts)
+    cosines = (truth * together).sum(1) / np.linalg.norm(truth, axis=1) / np.linalg.norm(together, axis=1)
+    assert 0.99 < cosines.min() < 0.9999999
+    size = (exported / "int8" / "model.onnx").stat().st_size
+    assert size < 0.75 * (exported / "onnx" / "model.onnx").stat().st_size
+
+
+def test_a_damaged_graph_is_one_line(exported: Path, tmp_path: Path) -> None:
+    for file in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / file).write_bytes((exported / "onnx" / file).read_bytes())
+    (tmp_path / "model.onnx").write_bytes((exported / "onnx" / "model.onnx").read_bytes()[:5000])
+    with pytest.raises(ModelError, match=r"model\.onnx is damaged") as caught:
+        load(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_safetensors_are_exact(folder: Folder, tmp_path: Path) -> None:
+    source = folder(("mlm", "nsp"))
+    (source / "modules.json").write_text("[]")
+    made, report = convert(source, tmp_path / "copy")
+    assert not report
+    assert made.difference == 0
+    assert (tmp_path / "copy" / "modules.json").read_text() == "[]"
+    assert "# A card" in (tmp_path / "copy" / "README.md").read_text()
+    one, two = (load_file(place / "model.safetensors") for place in (source, tmp_path / "copy"))
+    assert set(one) == set(two)
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_pickled_weights_only_when_asked(folder: Folder, tmp_path: Path) -> None:
+    source = folder()
+    truth = load(source, "cpu").embed(["O gato dorme."])
+    torch.save(load_file(source / "model.safetensors"), source / "pytorch_model.bin")
+    (source / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"unmask convert .* --allow-pickle"):
+        load(source)
+    with pytest.raises(ModelError, match="--allow-pickle"):
+        convert(source, tmp_path / "copy")
+    made, _ = convert(source, tmp_path / "copy", allow_pickle=True)
+    assert made.difference == 0
+    np.testing.assert_array_equal(load(tmp_path / "copy", "cpu").embed(["O gato dorme."]), truth)
+
+
+def test_a_pickle_that_runs_code_is_refused(folder: Folder, tmp_path: Path) -> None:
+    source = folder()
+    (source / "model.safetensors").unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.save({"weight": Path.cwd}, source / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="more than tensors"):
+        convert(source, tmp_path / "copy", allow_pickle=True)
+
+
+def test_mistakes(folder: Folder, tmp_path: Path) -> None:
+    source = folder()
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "notes.txt").write_text("keep me")
+    for target, options, error, says in (
+        ("copy", {"to": "tf"}, ConfigError, "hf, onnx"),
+        ("copy", {"int8": True}, ConfigError, "--to onnx"),
+        ("model", {}, OutputError, "name another"),
+        ("used", {}, OutputError, "holds other files"),
+        ("used", {"to": "onnx"}, OutputError, "holds other files"),
+    ):
+        with pytest.raises(error, match=says):
+            convert(source, tmp_path / target, **options)  # type: ignore[arg-type]
+    assert (tmp_path / "used" / "notes.txt").read_text() == "keep me"

@@ -1,0 +1,141 @@
+"""Vectors: of sentences, words and tokens, of any layer; a batch answers as the single text would."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unmask.errors import InputError, ModelError
+from unmask.predict import MaskedLM, load
+from unmask.predict.sentence import SentenceSettings, read_sentence_settings
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=15)
+def test_a_batch_answers_as_the_single_text(data: st.DataObject, lm: MaskedLM, texts: list[str]) -> None:
+    chosen = data.draw(st.lists(st.sampled_from([*texts, "", "gato", "O"]), min_size=1, max_size=12))
+    lm.budget = data.draw(st.integers(1, 100))
+    level = data.draw(st.sampled_from(["sentence", "word", "token"]))
+    together = lm.embed(chosen, level)
+    for text, vectors in zip(chosen, together, strict=True):
+        np.testing.assert_allclose(lm.embed(text, level), vectors, atol=1e-5)
+
+
+def test_layers_are_those_of_hidden(lm: MaskedLM, texts: list[str]) -> None:
+    hidden = lm.hidden(texts[0])
+    n = len(lm.tokenizer.encode(texts[0]))
+    assert hidden.shape == (lm.config.layers + 1, n, lm.config.width)
+    for layer in (0, 1, 2, -1, -3):
+        np.testing.assert_allclose(lm.embed(texts[0], "token", layer), hidden[layer], atol=1e-5)
+    np.testing.assert_allclose(lm.embed(texts[0], "token", "last4"), hidden[-2:].mean(0), atol=1e-5)
+    assert abs(hidden[0] - hidden[1]).max() > 1e-3
+
+
+@pytest.mark.parametrize("pool", ["mean", "max", "first"])
+def test_pooling_by_hand(lm: MaskedLM, texts: list[str], pool: str) -> None:
+    take = {"mean": lambda rows: rows.mean(0), "max": lambda rows: rows.max(0), "first": lambda rows: rows[0]}
+    for text, words, sentence in zip(
+        texts, lm.embed(texts, "word", pool=pool), lm.embed(texts, pool=pool), strict=True
+    ):
+        rows, encoding = lm.embed(text, "token"), lm.tokenizer.encode(text)
+        np.testing.assert_allclose(sentence, take[pool](rows), atol=1e-5)
+        assert len(words) == encoding.words.max() + 1
+        for number, vector in enumerate(words):
+            np.testing.assert_allclose(vector, take[pool](rows[encoding.words == number]), atol=1e-5)
+
+
+def test_cls_is_the_first_token(lm: MaskedLM, texts: list[str]) -> None:
+    np.testing.assert_array_equal(lm.embed(texts, pool="cls"), lm.embed(texts, pool="first"))
+
+
+def test_normalised_vectors(lm: MaskedLM, texts: list[str]) -> None:
+    plain, unit = lm.embed(texts), lm.embed(texts, normalise=True)
+    np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, atol=1e-6)
+    np.testing.assert_allclose(plain / np.linalg.norm(plain, axis=1, keepdims=True), unit, atol=1e-6)
+
+
+def test_attention_rows_sum_to_one(lm: MaskedLM, texts: list[str]) -> None:
+    weights = lm.attention(texts[1])
+    n = len(lm.tokenizer.encode(texts[1]))
+    assert weights.shape == (lm.config.layers, lm.config.heads, n, n)
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+
+
+def test_no_texts(lm: MaskedLM) -> None:
+    assert lm.embed([]).shape == (0, lm.config.width)
+    assert lm.embed([], "word") == []
+
+
+def test_long_texts(lm: MaskedLM) -> None:
+    long = "gato " * 90
+    with pytest.raises(InputError, match="92 tokens, but the model takes at most 64"):
+        lm.embed(long)
+    cut = lm.embed(long, "token", truncate=True)
+    np.testing.assert_allclose(cut, lm.embed("gato " * 62, "token"), atol=1e-5)
+    np.testing.assert_allclose(lm.embed(long, truncate=True), cut.mean(0), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"level": "sentences"}, "sentence, word, token"),
+        ({"layer": 3}, "no layer 3"),
+        ({"layer": "last5"}, "no layer last5"),
+        ({"pool": "sum"}, "mean, cls, max, first"),
+    ],
+)
+def test_mistakes(lm: MaskedLM, options: dict[str, object], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        lm.embed("O gato.", **options)
+
+
+def write_modules(folder: Path, kinds: list[str], pooling: dict[str, object]) -> None:
+    paths = {"Pooling": "1_Pooling"}
+    modules = [
+        {"idx": n, "path": paths.get(kind, ""), "type": f"sentence_transformers.models.{kind}"}
+        for n, kind in enumerate(kinds)
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 12}')
+
+
+def test_a_sentence_folder_is_honoured(folder: Callable[..., Path], texts: list[str]) -> None:
+    path = folder()
+    write_modules(path, ["Transformer", "Pooling", "Normalize"], {"pooling_mode_cls_token": True})
+    own, plain = load(path, "cpu"), load(folder(name="plain"), "cpu")
+    assert own.sentence == SentenceSettings("cls", True, 12)
+    cut = [plain.embed(text, "token")[0] for text in ("O gato.",)]
+    np.testing.assert_allclose(own.embed(["O gato."])[0], cut[0] / np.linalg.norm(cut[0]), atol=1e-5)
+    long = plain.tokenizer.encode(texts[0])
+    assert len(long) > 12
+    head = texts[0][: long.offsets[10, 1]]
+    np.testing.assert_allclose(own.embed(texts[0]), own.embed(head), atol=1e-5)
+    with pytest.raises(InputError, match="takes at most 12"):
+        own.embed(texts[0], truncate=False)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "pooling", "says"),
+    [
+        (["Transformer", "Dense"], {}, "asks for a Dense layer"),
+        (["Transformer", "Pooling"], {"pooling_mode": "lasttoken"}, "lasttoken pooling"),
+        (["Transformer", "Pooling"], {"pooling_mode_weightedmean_tokens": True}, "weightedmean"),
+    ],
+)
+def test_layers_we_do_not_have(
+    tmp_path: Path, kinds: list[str], pooling: dict[str, object], says: str
+) -> None:
+    write_modules(tmp_path, kinds, pooling)
+    with pytest.raises(ModelError, match=says):
+        read_sentence_settings(tmp_path)
+
+
+def test_new_pooling_names(tmp_path: Path) -> None:
+    write_modules(tmp_path, ["Transformer", "Pooling"], {"pooling_mode": "max"})
+    assert read_sentence_settings(tmp_path) == SentenceSettings("max", False, 12)

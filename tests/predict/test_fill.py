@@ -1,0 +1,157 @@
+"""Masks filled: alone, together, by words of several pieces, from a list of candidates."""
+
+from collections.abc import Callable
+from itertools import product
+from math import exp, log, prod
+
+import numpy as np
+import pytest
+import torch
+
+from unmask.errors import InputError, ModelError
+from unmask.predict import MaskedLM
+from unmask.predict.fill import continuations
+from unmask.tokenizer import Tokenizer
+
+LogsOf = Callable[[MaskedLM, np.ndarray], torch.Tensor]
+
+
+def test_one_mask_gives_the_distribution(lm: MaskedLM, logs_of: LogsOf) -> None:
+    fills = lm.fill("O gato [MASK] no telhado.", top=8)
+    ids = lm.tokenizer.encode("O gato [MASK] no telhado.").ids
+    logs = logs_of(lm, ids)[list(ids).index(lm.tokenizer.mask_id)]
+    logs[list(lm.tokenizer.special_ids)] = -torch.inf
+    best = logs.topk(8)
+    assert [fill.words[0].pieces for fill in fills] == [
+        (lm.tokenizer.piece(int(token)),) for token in best.indices
+    ]
+    assert [fill.probability for fill in fills] == pytest.approx(best.values.exp().tolist(), rel=1e-4)
+    assert [fill.score for fill in fills] == [fill.words[0].probability for fill in fills]
+
+
+def test_both_spellings_for_every_kind(any_lm: MaskedLM) -> None:
+    brackets, angles = any_lm.fill("O gato [MASK] no telhado."), any_lm.fill("O gato <mask> no telhado.")
+    assert brackets == angles
+    for fill in brackets:
+        assert fill.text.startswith("O gato")
+        assert fill.text.endswith("no telhado.")
+        assert fill.words[0].text in fill.text
+
+
+def test_a_piece_that_goes_on_joins_the_word_before(lm: MaskedLM) -> None:
+    fills = lm.fill("O gato [MASK] dorme.", top=100)
+    going_on = [fill for fill in fills if fill.words[0].pieces[0].startswith("##")]
+    opening = [fill for fill in fills if not fill.words[0].pieces[0].startswith("##")]
+    assert going_on
+    assert opening
+    assert all(fill.text == f"O gato{fill.words[0].text} dorme." for fill in going_on)
+    assert all(fill.text == f"O gato {fill.words[0].text} dorme." for fill in opening)
+
+
+def test_several_masks_follow_the_surest_first(lm: MaskedLM, logs_of: LogsOf) -> None:
+    """A wide beam over few candidates is an exhaustive search: redo it by hand."""
+    words = ["a", "o", "e"]
+    text = "O [MASK] da [MASK] velha."
+    choices = [lm.tokenizer.encode(word, special=False).ids for word in words]
+    assert all(len(ids) == 1 for ids in choices)
+    allowed = [int(ids[0]) for ids in choices]
+    fills = lm.fill(text, top=20, candidates=words, beam=50)
+    ids = lm.tokenizer.encode(text).ids
+    places = np.flatnonzero(ids == lm.tokenizer.mask_id)
+    logs = logs_of(lm, ids)
+    surest = max(places, key=lambda place: float(logs[place, allowed].max()))
+    other = next(place for place in places if place != surest)
+    expected = {}
+    for first, second in product(allowed, repeat=2):
+        filled = ids.copy()
+        filled[surest] = first
+        then = logs_of(lm, filled)
+        filled[other] = second
+        pair = tuple(lm.tokenizer.piece(filled[place]) for place in places)
+        expected[pair] = exp(float(logs[surest, first] + then[other, second]))
+    found = {tuple(word.pieces[0] for word in fill.words): fill.probability for fill in fills}
+    assert found == pytest.approx(expected, rel=1e-3)
+    assert fills[0].probability == pytest.approx(max(expected.values()), rel=1e-3)
+    assert fills == sorted(fills, key=lambda fill: -fill.score)
+
+
+def test_joint_probability_is_the_product_of_the_words(lm: MaskedLM) -> None:
+    for fill in lm.fill("[MASK] gato [MASK] no [MASK].", top=6):
+        assert fill.probability == pytest.approx(prod(word.probability for word in fill.words), rel=1e-5)
+        assert fill.score == pytest.approx(fill.probability ** (1 / 3), rel=1e-5)
+        assert len(fill.words) == 3
+        assert "[MASK]" not in fill.text
+
+
+def test_words_of_several_pieces(any_lm: MaskedLM) -> None:
+    (one,) = any_lm.fill("A chuva [MASK] durante a noite.", top=1)
+    many = any_lm.fill("A chuva [MASK] durante a noite.", top=60, pieces=3)
+    sizes = {len(fill.words[0].pieces) for fill in many}
+    assert {1, 2} <= sizes <= {1, 2, 3}
+    again = {fill.text: fill.score for fill in many}
+    assert again[one.text] == pytest.approx(one.score, rel=1e-5)
+    goes_on = continuations(any_lm.tokenizer)
+    for fill in many:
+        assert all(goes_on[any_lm.tokenizer.id(piece)] for piece in fill.words[0].pieces[1:])
+
+
+def test_continuations(wordpiece: Tokenizer) -> None:
+    goes_on = continuations(wordpiece)
+    for token in range(wordpiece.vocab_size):
+        assert goes_on[token] == wordpiece.piece(token).startswith("##")
+
+
+def test_candidates_of_any_length(any_lm: MaskedLM) -> None:
+    words = ["casa", "tempestade", "pescadores", "rio", "lua"]
+    fills = any_lm.fill("O dono da [MASK] dorme.", top=50, candidates=words)
+    assert {fill.words[0].text for fill in fills} == set(words)
+    assert {fill.text for fill in fills} == {f"O dono da {word} dorme." for word in words}
+    for fill in fills:
+        inside = any_lm.tokenizer.encode(fill.text)
+        pieces = fill.words[0].pieces
+        assert " ".join(pieces) in " ".join(any_lm.tokenizer.piece(i) for i in inside.ids)
+        assert log(fill.score) == pytest.approx(log(fill.probability) / len(pieces), rel=1e-4)
+
+
+def test_candidate_of_several_pieces_by_hand(lm: MaskedLM, logs_of: LogsOf) -> None:
+    text, word = "O dono da [MASK] dorme.", "tempestades"
+    pieces = lm.tokenizer.encode(word, special=False).ids
+    assert len(pieces) > 1
+    (fill,) = lm.fill(text, candidates=[word])
+    ids = lm.tokenizer.encode(text).ids
+    place = list(ids).index(lm.tokenizer.mask_id)
+    ids = np.concatenate([ids[:place], np.full(len(pieces), lm.tokenizer.mask_id), ids[place + 1 :]])
+    total, left = 0.0, dict(enumerate(pieces, place))
+    while left:
+        logs = logs_of(lm, ids)
+        surest = max(left, key=lambda spot: float(logs[spot, left[spot]]))
+        total += float(logs[surest, left[surest]])
+        ids[surest] = left.pop(surest)
+    assert fill.probability == pytest.approx(exp(total), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "says"),
+    [
+        ("O gato dorme.", {}, "write [MASK] or <mask>"),
+        ("", {}, "nothing to fill"),
+        ("[MASK] " + "gato " * 80, {}, "takes at most 64"),
+        ("O [MASK].", {"pieces": 70}, "combinations"),
+        ("O [MASK].", {"candidates": ["日本"]}, "cannot write the candidate"),
+        ("O [MASK].", {"candidates": []}, "list of words"),
+        ("O [MASK].", {"candidates": "gato"}, "list of words"),
+        ("O [MASK].", {"top": 0}, "at least 1"),
+        ("O [MASK].", {"pieces": 0}, "at least 1"),
+        ("[MASK] " * 5, {"pieces": 4}, "fewer pieces"),
+    ],
+)
+def test_mistakes(lm: MaskedLM, text: str, options: dict[str, object], says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        lm.fill(text, **options)  # type: ignore[arg-type]
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_causal_model_does_not_fill(causal: MaskedLM) -> None:
+    with pytest.raises(ModelError, match="generate"):
+        causal.fill("O [MASK].")

@@ -1,0 +1,62 @@
+"""Generation: greedy, drawn, bounded, repeatable."""
+
+import numpy as np
+import pytest
+import torch
+
+from unmask.errors import InputError, ModelError
+from unmask.predict import MaskedLM
+from unmask.predict.generate import Sampling, sample
+
+
+def test_greedy_takes_the_likeliest(causal: MaskedLM) -> None:
+    made = causal.generate("O gato", max_tokens=6, temperature=0)
+    ids = list(causal.tokenizer.encode("O gato").ids[:-1])
+    for _ in range(made.tokens):
+        packed = causal._pack([np.array(ids)])
+        ids.append(int(causal._logits(causal._encode(packed)[-1:])[0].argmax()))
+    assert made.text == causal.tokenizer.decode(ids)
+    assert made.text == causal.tokenizer.decode(causal.tokenizer.encode("O gato").ids) + made.new
+
+
+def test_a_seed_repeats(causal: MaskedLM) -> None:
+    first, again = (causal.generate("A chuva", 12, seed=3) for _ in range(2))
+    assert first == again
+    assert len({causal.generate("A chuva", 12, seed=seed).text for seed in range(4)}) > 1
+
+
+def test_stops_at_the_last_position_and_at_the_end(causal: MaskedLM) -> None:
+    made = causal.generate("O gato", max_tokens=500, seed=1)
+    start = len(causal.tokenizer.encode("O gato")) - 1
+    assert made.finished or made.tokens == causal.config.positions - start
+
+
+def test_the_closing_token_ends_the_text(causal: MaskedLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = torch.zeros(1, causal.config.vocab_size)
+    scores[0, causal.tokenizer.sep_id] = 50
+    monkeypatch.setattr(causal, "_logits", lambda rows: scores)
+    made = causal.generate("O gato", 10)
+    assert made.finished
+    assert made.tokens == 0
+
+
+def test_top_k_and_top_p_bound_the_draw() -> None:
+    logits = torch.tensor([4.0, 3.0, 2.0, 1.0, 0.0])
+    generator = torch.Generator().manual_seed(0)
+    drawn = {sample(logits, Sampling(5.0, top_k=2), generator) for _ in range(100)}
+    assert drawn == {0, 1}
+    share = float(logits.softmax(0)[0])
+    assert {sample(logits, Sampling(top_p=share - 0.01), generator) for _ in range(50)} == {0}
+    assert {sample(logits, Sampling(top_p=share + 0.01), generator) for _ in range(200)} == {0, 1}
+    assert len({sample(logits, Sampling(50.0), generator) for _ in range(300)}) == 5
+
+
+@pytest.mark.parametrize("options", [{"temperature": -1}, {"top_k": 0}, {"top_p": 0.0}, {"top_p": 1.5}])
+def test_mistakes(causal: MaskedLM, options: dict[str, float]) -> None:
+    with pytest.raises(InputError):
+        causal.generate("O", **options)  # type: ignore[arg-type]
+
+
+def test_a_masked_model_does_not_generate(lm: MaskedLM) -> None:
+    with pytest.raises(ModelError, match="fill"):
+        lm.generate("O gato")
