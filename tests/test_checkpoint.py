@@ -188,6 +188,46 @@ def test_a_head_that_is_asked_for_is_made_new(folder: Path) -> None:
     assert report.unused[0].startswith("cls.predictions")
 
 
+def test_a_head_for_other_classes_replaces_the_folders(tmp_path: Path) -> None:
+    model = Model(BERT.model_copy(update={"labels": ("um", "dois", "três")}), ["classify"])
+    save_model(model, tmp_path / "model")
+    changes = {"labels": ("frio", "quente"), "dropout": 0.0}
+    loaded, report = load_model(tmp_path / "model", heads=["classify"], changes=changes)
+    assert loaded.config.labels == ("frio", "quente")
+    assert loaded.config.dropout == 0.0
+    assert report.new == ("heads.classify.linear.weight", "heads.classify.linear.bias")
+    assert set(report.unused) == {"classifier.weight", "classifier.bias"}
+    assert torch.equal(loaded.heads["pooler"].dense.weight, model.heads["pooler"].dense.weight)
+    with pytest.raises(ModelError, match=r"heads\.classify\.linear\.weight is \(3, 8\) in the weights"):
+        load_model(tmp_path / "model", changes=changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("bert.embeddings.word_embeddings.weight", ()),
+        ("bert.embeddings.word_embeddings.weight", (30, 9)),
+        ("bert.encoder.layer.0.attention.self.key.weight", (8, 9)),
+        ("bert.encoder.layer.0.attention.self.key.weight", (9, 8)),
+        ("cls.predictions.bias", (31,)),
+    ],
+)
+def test_weights_of_another_shape(folder: Path, name: str, shape: tuple[int, ...]) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    save_file(tensors | {name: torch.zeros(shape)}, folder / "model.safetensors")
+    with pytest.raises(ModelError, match=r"in the weights, but config\.json asks for") as caught:
+        load_model(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_strangers_in_our_own_file_are_named(folder: Path) -> None:
+    save_file({"stranger": torch.zeros(1)}, folder / "unmask_heads.safetensors")
+    assert load_model(folder)[1].unused == ("stranger",)
+    save_file({"heads.stranger.weight": torch.zeros(1)}, folder / "unmask_heads.safetensors")
+    with pytest.raises(ModelError, match="there is no head stranger"):
+        load_model(folder)
+
+
 def test_sharded_weights(folder: Path) -> None:
     expected, _ = load_model(folder)
     tensors = load_file(folder / "model.safetensors")

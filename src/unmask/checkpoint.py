@@ -5,7 +5,6 @@ layout has no place for) · tokenizer.json · tokenizer_config.json · README.md
 """
 
 import json
-import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,8 +17,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from unmask import __version__
+from unmask.config import ModelConfig
 from unmask.errors import ModelError, OutputError
-from unmask.files import disk_errors, write_atomic, write_json
+from unmask.files import atomic_path, disk_errors, write_atomic, write_json
 from unmask.model.network import Model
 from unmask.model.published import read_config, write_config
 from unmask.model.weights import LoadReport, assemble, disassemble
@@ -41,15 +41,20 @@ def load_model(
     folder: Path | str,
     dtype: torch.dtype = torch.float32,
     heads: Iterable[str] | None = None,
+    changes: Mapping[str, Any] | None = None,
     allow_pickle: bool = False,
 ) -> tuple[Model, LoadReport]:
-    """The model in a folder, and what did not fit; the heads it holds, or those asked for."""
+    """The model in a folder, and what did not fit.
+
+    With the heads it holds, or those asked for; `changes` to its settings, such as labels for a new head.
+    """
     folder = Path(folder)
     values = read_values(folder)
     tensors = _read_weights(folder, allow_pickle)
     own = _read_safetensors(folder, OWN_WEIGHTS) if (folder / OWN_WEIGHTS).exists() else {}
     try:
-        return assemble(read_config(values), values, tensors, own, dtype, heads)
+        config = ModelConfig(**read_config(values).model_dump() | dict(changes or {}))
+        return assemble(config, values, tensors, own, dtype, heads)
     except ModelError as error:
         raise ModelError(f"{folder}: {error}") from None
 
@@ -149,7 +154,8 @@ def _read_safetensors(folder: Path, name: str) -> dict[str, Tensor]:
 
 def _write_safetensors(tensors: Mapping[str, Tensor], path: Path) -> None:
     copies = {name: tensor.to("cpu", torch.float32, copy=True) for name, tensor in tensors.items()}
-    save_file(copies, path, metadata={"format": "pt"})
+    with atomic_path(path) as temporary:
+        save_file(copies, temporary, metadata={"format": "pt"})
 
 
 def _read_pickle(path: Path) -> dict[str, Tensor]:
@@ -172,10 +178,12 @@ def _whole_folder(folder: Path) -> Iterator[Path]:
         raise OutputError(f"{folder} is a file; name a folder to write the model to")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / CONFIG).exists():
         raise OutputError(f"{folder} holds other files and no model; choose another folder")
-    unfinished = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    retired = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+    unfinished = folder.with_name(f".{folder.name}.unfinished")
+    retired = folder.with_name(f".{folder.name}.old")
     with disk_errors(folder):
         try:
+            shutil.rmtree(unfinished, ignore_errors=True)  # what a killed process left
+            shutil.rmtree(retired, ignore_errors=True)
             unfinished.mkdir(parents=True)
             yield unfinished
             if folder.exists():

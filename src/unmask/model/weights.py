@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from unmask.config import ModelConfig
 from unmask.errors import ModelError
 from unmask.model.families import FAMILIES, Family, choose_architecture, promised_heads
-from unmask.model.heads import HEADS
+from unmask.model.heads import HEADS, build_head
 from unmask.model.network import Model, initialise, with_pooler
 
 Tensors = Mapping[str, Tensor]
@@ -59,6 +59,7 @@ def assemble(
     family = FAMILIES[config.family]
     found = _normalised(tensors, family, not config.tied)
     promised = promised_heads(config, values)
+    asked = heads is not None
     if heads is None:
         heads = _detect_heads(config, family, found, own, promised)
     with torch.device("meta"):
@@ -69,18 +70,17 @@ def assemble(
     new: list[str] = []
     for name, parameter in model.named_parameters():
         theirs = family.theirs(name)
-        if name in own:
-            parts = [own[name]]
-        elif theirs is not None and all(part in found for part in theirs):
-            parts = [found[part] for part in theirs]
-            used.update(theirs)
-        else:
-            new.append(name)
-            if name.startswith("encoder.") or name.split(".")[1] in promised:
-                missing += theirs or (name,)
-            state[name] = torch.empty(parameter.shape, dtype=dtype)
+        parts = [own[name]] if name in own else [found[part] for part in theirs or () if part in found]
+        if asked and name.startswith("heads.") and not _fits(parts, parameter):
+            parts = []  # a head for other classes than the folder's
+        if parts and len(parts) == len(theirs or (name,)):
+            state[name] = _joined(parts, name, parameter, dtype)
+            used.update(theirs or ())
             continue
-        state[name] = _joined(parts, name, parameter, dtype)
+        state[name] = torch.empty(parameter.shape, dtype=dtype)
+        new.append(name)
+        if name.startswith("encoder.") or (name.split(".")[1] in promised and not asked):
+            missing += theirs or (name,)
     _check_encoder(new, missing)
     _assign(model, state)
     initialise(model, only=new)
@@ -116,10 +116,10 @@ def _normalised(tensors: Tensors, family: Family, untied: bool) -> dict[str, Ten
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         name = name.removeprefix("module.").removeprefix(family.prefix)
-        module, _, kind = name.rpartition(".")
-        found[f"{module}.{ {'gamma': 'weight', 'beta': 'bias'}.get(kind, kind) }" if module else name] = (
-            tensor
-        )
+        for old, today in ((".gamma", ".weight"), (".beta", ".bias")):
+            if name.endswith(old):
+                name = name.removesuffix(old) + today
+        found[name] = tensor
     for copied, name in _COPIES.items():
         if copied in found and (untied or name not in found):
             found[name] = found[copied]
@@ -130,14 +130,15 @@ def _detect_heads(
     config: ModelConfig, family: Family, found: Tensors, own: Tensors, promised: frozenset[str]
 ) -> list[str]:
     """The heads the config promises, those of our own file, and others whose weights are all there."""
-    heads = set(promised) | {name.split(".")[1] for name in own}
+    heads = set(promised) | {name.split(".")[1] for name in own if name.startswith("heads.")}
     taken: set[str] = set()
     for head in sorted(HEADS, key=lambda head: head not in heads):
         if head in ("classify", "tag") and not config.labels:
             continue
         with torch.device("meta"):
-            names = [name for name, _ in Model(config, [head]).heads.named_parameters()]
-        parts = {part for name in names for part in family.theirs(f"heads.{name}") or (name,)}
+            made = nn.ModuleDict({part: build_head(part, config) for part in with_pooler(config, [head])})
+        names = [f"heads.{name}" for name, _ in made.named_parameters()]
+        parts = {part for name in names for part in family.theirs(name) or (name,)}
         pooled = {part for part in parts if part.startswith("pooler.")}
         if head in heads or (parts <= set(found) and not (parts - pooled) & taken):
             heads.add(head)
@@ -145,17 +146,21 @@ def _detect_heads(
     return with_pooler(config, heads)
 
 
+def _fits(parts: list[Tensor], parameter: Tensor) -> bool:
+    """Whether the parts, one below the other, have the parameter's shape."""
+    rows, *rest = parameter.shape
+    return all(list(part.shape) == [rows // len(parts), *rest] for part in parts)
+
+
 def _joined(parts: list[Tensor], name: str, parameter: Tensor, dtype: torch.dtype) -> Tensor:
-    shape = list(parts[0].shape)
-    shape[0] = sum(part.shape[0] for part in parts)
-    if name == "encoder.embeddings.tokens.weight" and shape[0] != parameter.shape[0]:
-        raise ModelError(
-            f"the token table has {shape[0]} rows, but config.json says vocab_size {parameter.shape[0]}"
-        )
-    if tuple(shape) != tuple(parameter.shape):
-        raise ModelError(
-            f"{name} is {tuple(shape)} in the weights, but config.json asks for {tuple(parameter.shape)}"
-        )
+    if not _fits(parts, parameter):
+        found = tuple(parts[0].shape)
+        if name == "encoder.embeddings.tokens.weight" and found[1:] == tuple(parameter.shape[1:]):
+            raise ModelError(
+                f"the token table has {found[0]} rows, but config.json says vocab_size {parameter.shape[0]}"
+            )
+        wanted = (parameter.shape[0] // len(parts), *parameter.shape[1:])
+        raise ModelError(f"{name} is {found} in the weights, but config.json asks for {wanted}")
     return torch.cat(parts).to(dtype) if len(parts) > 1 else parts[0].to(dtype, copy=True)
 
 
