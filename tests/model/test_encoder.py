@@ -1,5 +1,7 @@
 """The encoder: packed, padded and one by one are the same; who depends on whom."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -160,3 +162,18 @@ def test_the_padded_path_exports_with_free_sizes() -> None:
     ids, mask = torch.randint(1, 40, (5, 20)), torch.ones(5, 20, dtype=torch.long)
     mask[0, 7:] = 0
     torch.testing.assert_close(program.module()(ids, mask), encoder.padded(ids, mask))
+
+
+@pytest.mark.parametrize("kind", ["bert", "modernbert"])
+def test_the_path_of_the_fast_kernel_is_one_graph(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Captured where the kernel itself cannot run: nothing on its path depends on the data in Python."""
+    monkeypatch.setattr("unmask.model.attention.choose_engine", lambda *_: "varlen")
+    kernels: list[str] = []
+
+    def capture(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Callable[..., tuple[Tensor]]:
+        kernels.extend(str(node.target) for node in graph.graph.nodes if "varlen_attn" in str(node.target))
+        return lambda *args: (torch.zeros(9, 16, dtype=torch.float64),)
+
+    encoder = encoder_of(KINDS[kind])
+    torch.compile(encoder, fullgraph=True, backend=capture)(*pack(random_sequences([6, 3])))
+    assert len(kernels) == 3
