@@ -1,7 +1,9 @@
 """`unmask score`: how likely the model finds each line of a file."""
 
 import json
+import sys
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -56,7 +58,7 @@ def _lines(file: Path) -> Iterator[str]:
     from unmask.errors import InputError
 
     try:
-        with open(0 if str(file) == "-" else file, encoding="utf-8") as lines:  # noqa: PTH123
+        with nullcontext(sys.stdin) if str(file) == "-" else file.open(encoding="utf-8") as lines:
             yield from (line.strip() for line in lines if line.strip())
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror}") from None

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from unmask.checkpoint import CONFIG, load_model, read_values, save_model
 from unmask.errors import ConfigError, ModelError, OutputError
@@ -18,6 +17,7 @@ from unmask.predict.batching import pack
 from unmask.predict.export import write_onnx
 from unmask.predict.loading import find_folder
 from unmask.predict.onnx import ONNX_FILE, OnnxEncoder
+from unmask.predict.predictor import pool_rows
 from unmask.progress import SILENT, Progress
 from unmask.tokenizer import Tokenizer
 
@@ -114,18 +114,17 @@ def _copy(folder: Path, target: Path, patterns: tuple[str, ...]) -> None:
 def compare(model: Model, written: Encoder | OnnxEncoder) -> tuple[float, float, tuple[int, ...]]:
     """Largest difference and mean cosine between a network and its copy, on random sequences.
 
-    The network takes them one by one, the copy all together: so padding is checked too.
+    The network takes them packed; a copy that takes a padded grid is so checked with padding.
     """
     config = model.config
     lengths = tuple(sorted({min(length, config.positions) for length in _LENGTHS}))
     random = np.random.default_rng(0)
     sequences = [random.integers(0, config.vocab_size, length) for length in lengths]
-    together = pack(sequences, torch.device("cpu"))
-    answer: Tensor = written(together.ids, together.positions, together.cu_seqlens, together.max_seqlen)
-    differences, cosines = [], []
-    for sequence, rows in zip(sequences, torch.split(answer, list(lengths)), strict=True):
-        alone = pack([sequence], torch.device("cpu"))
-        truth = model.encoder(alone.ids, alone.positions, alone.cu_seqlens, alone.max_seqlen)
-        differences.append(float((truth - rows).abs().max()))
-        cosines.append(float(torch.cosine_similarity(truth.mean(0), rows.mean(0), dim=0)))
-    return max(differences), sum(cosines) / len(cosines), lengths
+    packed = pack(sequences, torch.device("cpu"))
+    truth, answer = (
+        encoder(packed.ids, packed.positions, packed.cu_seqlens, packed.max_seqlen)
+        for encoder in (model.encoder, written)
+    )
+    counts = torch.tensor(lengths)
+    means = [pool_rows(rows, counts, "mean") for rows in (truth, answer)]
+    return float((truth - answer).abs().max()), float(torch.cosine_similarity(*means).mean()), lengths

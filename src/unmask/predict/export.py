@@ -55,7 +55,8 @@ def write_onnx(model: Model, file: Path, int8: bool = False) -> None:
     graph = _Graph(model).eval()
     names = input_names(model)
     length = min(7, model.config.positions)
-    ids = torch.ones(2, length, dtype=torch.int64)
+    # One tensor each: the exporter would take a shared one for a single input.
+    examples = tuple(torch.ones(2, length, dtype=torch.int64) for _ in names)
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=model.config.positions)}
     quiet = logging.getLogger("torch.onnx")
     before = quiet.level
@@ -65,7 +66,7 @@ def write_onnx(model: Model, file: Path, int8: bool = False) -> None:
             warnings.simplefilter("ignore")
             program = torch.onnx.export(
                 graph,
-                (ids,) * len(names),
+                examples,
                 input_names=names,
                 output_names=[HIDDEN] if graph.head is None else [HIDDEN, "logits"],
                 dynamic_shapes=(axes,) * len(names),

@@ -183,6 +183,8 @@ def pool_rows(rows: Tensor, lengths: Tensor, pool: Pool) -> Tensor:
     """One row for each group of `lengths` neighbours: their mean or maximum, or the first (`cls`) of them."""
     if pool in ("first", "cls"):
         return rows[lengths.cumsum(0) - lengths]
+    if not len(lengths):
+        return rows
     return torch.segment_reduce(rows.float(), pool, lengths=lengths, axis=0)
 
 
