@@ -126,5 +126,5 @@ def compare(model: Model, written: Encoder | OnnxEncoder) -> tuple[float, float,
         for encoder in (model.encoder, written)
     )
     counts = torch.tensor(lengths)
-    means = [pool_rows(rows, counts, "mean") for rows in (truth, answer)]
-    return float((truth - answer).abs().max()), float(torch.cosine_similarity(*means).mean()), lengths
+    ours, theirs = (pool_rows(rows, counts, "mean") for rows in (truth, answer))
+    return float((truth - answer).abs().max()), float(torch.cosine_similarity(ours, theirs).mean()), lengths
