@@ -16,6 +16,7 @@ from unmask.errors import ConfigError
 from unmask.files import write_atomic
 
 _RECIPES = Path(__file__).parent / "recipes"
+_BUDGETS = ("steps", "epochs", "seconds")  # of train: a change of one takes the place of another
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[int, Field(ge=1)]
@@ -82,6 +83,12 @@ class PrepareConfig(Section):
     """Drop documents whose cleaned text was seen before, counted as `duplicate`."""
     shard_tokens: Positive = 1 << 24
     """A shard is closed when it holds this many tokens."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "PrepareConfig":
+        if self.valid + self.test >= 1:
+            raise ValueError("valid and test together leave nothing to train on")
+        return self
 
 
 class MaskConfig(Section):
@@ -228,6 +235,99 @@ class ModelConfig(Section):
         return self
 
 
+class ObjectiveConfig(Section):
+    """What the model learns to predict; how tokens are hidden and paired is in `batch`."""
+
+    mlm: Annotated[float, Field(ge=0)] = 1.0
+    """Weight of the hidden tokens' loss; the losses of pairs (batch.pairs) and spans have weight 1."""
+    sbo: bool = False
+    """Predict each hidden token from the two tokens around its span too (needs batch.mask.kind = span)."""
+    causal: Share = 0.0
+    """Share of the steps that predict the next token instead, each token seeing only those before it."""
+
+
+class StageConfig(Section):
+    """A part of the training with sequences of one length."""
+
+    share: Annotated[float, Field(gt=0, le=1)]
+    """Share of the steps."""
+    length: Annotated[int, Field(ge=8)]
+    """Tokens of the longest sequence, in place of batch.length."""
+
+
+class TrainConfig(Section):
+    """How long to train, with which optimiser, and how often to look and save."""
+
+    steps: Positive | None = None
+    """Number of steps. Without steps, epochs and seconds: one epoch."""
+    epochs: Annotated[float, Field(gt=0)] | None = None
+    """Passes over the corpus, in place of steps."""
+    seconds: Annotated[float, Field(gt=0)] | None = None
+    """Time to train for, in place of steps: measured once at the start and turned into steps."""
+    batch_tokens: Positive = 65_536
+    """Tokens of a step, over all devices and micro-batches together."""
+    micro_tokens: Positive = 16_384
+    """Tokens that go through the model at once on one device; a larger step accumulates gradients."""
+    batch_warmup: Share = 0.0
+    """Share of the steps over which batch_tokens grows in a straight line, from an eighth of it."""
+    stages: tuple[StageConfig, ...] = ()
+    """Sequence lengths in turn, for example 128 for 90 % of the steps, then 512; each begins a new epoch."""
+    optimiser: Literal["adamw", "muon"] = "adamw"
+    """AdamW for all weights, or Muon for the matrices of the blocks and AdamW for the rest."""
+    lr: Annotated[float, Field(gt=0)] = 5e-4
+    """Highest learning rate of AdamW."""
+    muon_lr: Annotated[float, Field(gt=0)] = 0.02
+    """Highest learning rate of Muon."""
+    betas: tuple[Share, Share] = (0.9, 0.98)
+    """Decay of AdamW's averages of the gradient and of its square."""
+    eps: Annotated[float, Field(gt=0)] = 1e-6
+    """Added to AdamW's denominator."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    """Decoupled weight decay; biases and norms have none."""
+    decay_embeddings: bool = True
+    """Decay the embedding tables too, as BERT and its successors do."""
+    warmup: Share = 0.06
+    """Share of the steps over which the learning rate rises from 0."""
+    schedule: Literal["linear", "cosine", "wsd"] = "linear"
+    """How the learning rate falls after that: in a line, as a cosine, or only in the last part (wsd)."""
+    decay: Annotated[float, Field(gt=0, le=1)] = 0.2
+    """For wsd: share of the steps, at the end, over which it falls in a line."""
+    final: Share = 0.0
+    """Learning rate at the very end, as a share of the highest."""
+    clip: Annotated[float, Field(gt=0)] = 1.0
+    """Gradients of a larger norm are scaled down to it."""
+    average: Share = 0.0
+    """Share of the steps, at the end, over which the weights are averaged; the mean is what is kept."""
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
+    """Of the matrix products; weights are always float32. auto: bf16 on a GPU that has it."""
+    compile: bool | Literal["auto"] = "auto"
+    """Compile the blocks with torch.compile. auto: on a GPU."""
+    checkpoint_activations: bool = False
+    """Compute each block again in the backward pass: less memory, about a third more work."""
+    eval_every: Positive | None = None
+    """Steps between validations; by default a twentieth of the training."""
+    eval_tokens: Positive = 1 << 18
+    """Validate on the first so many tokens of the validation split."""
+    save_every: Positive | None = None
+    """Steps between checkpoints; by default a twentieth of the training."""
+    keep: Positive = 2
+    """Checkpoints to keep."""
+    patience: Positive | None = None
+    """Stop after so many validations without a better loss; by default never."""
+    workers: Count = 1
+    """Processes that build batches ahead; 0: none. The batches are the same."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "TrainConfig":
+        if sum(value is not None for value in (self.steps, self.epochs, self.seconds)) > 1:
+            raise ValueError("steps, epochs and seconds exclude each other: set one of them")
+        if self.stages and abs(sum(stage.share for stage in self.stages) - 1) > 1e-6:
+            raise ValueError("the shares of the stages are parts of a whole: they must sum to 1")
+        if self.schedule == "wsd" and self.warmup + self.decay > 1:
+            raise ValueError("warmup and decay are shares of the steps: together at most 1")
+        return self
+
+
 class Recipe(Section):
     """A whole run, from raw text to a trained model."""
 
@@ -238,6 +338,19 @@ class Recipe(Section):
     prepare: PrepareConfig = PrepareConfig()
     model: ModelConfig = ModelConfig()
     batch: BatchConfig = BatchConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
+    train: TrainConfig = TrainConfig()
+
+    @model_validator(mode="after")
+    def _sections_agree(self) -> "Recipe":
+        objective, batch = self.objective, self.batch
+        if objective.sbo and batch.mask.kind != "span":
+            raise ValueError("objective.sbo predicts the tokens of spans: set batch.mask.kind to span")
+        if objective.causal and (batch.pairs != "none" or objective.sbo):
+            raise ValueError("objective.causal goes with neither batch.pairs nor objective.sbo")
+        if not objective.mlm and not objective.sbo and batch.pairs == "none" and objective.causal < 1:
+            raise ValueError("objective.mlm = 0 leaves nothing to learn: set another objective")
+        return self
 
 
 def load_recipe(path: Path | str | None = None, changes: Sequence[str] = ()) -> Recipe:
@@ -288,6 +401,9 @@ def _apply(values: dict[str, Any], change: str) -> None:
         values = values.setdefault(name, {})
         if not isinstance(values, dict):
             raise ConfigError(f"--set {change}: {name} is a value, not a section")
+    if sections == ["train"] and last in _BUDGETS:
+        for other in _BUDGETS:
+            values.pop(other, None)
     try:
         values[last] = tomllib.loads(f"x = {text}")["x"]
     except tomllib.TOMLDecodeError:
@@ -306,6 +422,8 @@ def _explain(problem: Any) -> str:
     if problem["type"] == "extra_forbidden":
         close = difflib.get_close_matches(key, list(known_keys()), n=1, cutoff=0.5)
         return f"there is no {key}" + (f"; did you mean {close[0]}?" if close else "")
+    if problem["type"] == "value_error":  # one of our own checks, which says it all
+        return f"{key}: {problem['ctx']['error']}".removeprefix(": ")
     return f"{key}: {problem['msg'].lower()} (got {problem['input']!r})"
 
 

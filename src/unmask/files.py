@@ -39,9 +39,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             yield temporary
-            _flush(temporary)
+            flush(temporary)
             temporary.replace(path)
-            _flush(path.parent)
+            flush(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -73,7 +73,8 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
+    """Wait until a file or folder is on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

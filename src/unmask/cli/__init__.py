@@ -45,11 +45,12 @@ from unmask.cli import (  # noqa: E402
     generate,
     info,
     prepare,
+    pretrain,
     score,
     tokenizer,
 )
 
-for module in (demo, dedup, tokenizer, prepare, fill, score, generate, info, convert):
+for module in (demo, dedup, tokenizer, prepare, pretrain, fill, score, generate, info, convert):
     module.register(app)
 
 

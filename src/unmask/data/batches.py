@@ -91,14 +91,15 @@ class Batches:
         return self._plan.tokens / self._plan.capacity if self._plan.capacity else 1.0
 
     def requests(
-        self, start: Position, units_per_step: int, objectives: Iterable[Objective]
+        self, start: Position, units_per_step: int | Iterable[int], objectives: Iterable[Objective]
     ) -> Iterator[tuple[Request, Position]]:
         """This rank's part of each step, one step per objective, and the position after the step."""
-        if units_per_step < self._ranks:
-            raise ConfigError(f"{units_per_step} units a step are too few for {self._ranks} ranks")
+        sizes = repeat(units_per_step) if isinstance(units_per_step, int) else units_per_step
         stream = self._plan.units(start)
-        for objective in objectives:
-            units = list(islice(stream, units_per_step))
+        for objective, size in zip(objectives, sizes, strict=False):
+            if size < self._ranks:
+                raise ConfigError(f"{size} units a step are too few for {self._ranks} ranks")
+            units = list(islice(stream, size))
             ours = tuple(unit for unit, _ in units[self._rank :: self._ranks])
             yield Request(ours, objective), units[-1][1]
 
@@ -109,7 +110,7 @@ class Batches:
     def steps(
         self,
         start: Position,
-        units_per_step: int,
+        units_per_step: int | Iterable[int],
         objectives: Iterable[Objective] | None = None,
         workers: int = 0,
         pin: bool = False,
@@ -127,10 +128,12 @@ class Batches:
         for batch in self._load(ask(), workers, pin):
             yield batch, positions.popleft()
 
-    def one_pass(self, units_per_batch: int, workers: int = 0, pin: bool = False) -> Iterator[Batch]:
+    def one_pass(
+        self, units_per_batch: int, workers: int = 0, pin: bool = False, objective: Objective | None = None
+    ) -> Iterator[Batch]:
         """Every document once, in the natural shares of languages, with masks that never change."""
         plan = Plan(self._documents, self._config.model_copy(update={"alpha": 1.0}), self._seed)
-        objective = Objective(ratio=mask_ratio(self._config.mask, 1))
+        objective = objective or Objective(ratio=mask_ratio(self._config.mask, 1))
 
         def ask() -> Iterator[Request]:
             mine: list[Unit] = []

@@ -1,0 +1,116 @@
+"""`unmask pretrain`: a recipe and text to a model folder."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from unmask.cli.options import Changes, Json, Quiet, changes, print_json, progress
+
+if TYPE_CHECKING:
+    from unmask.train.plan import RunPlan
+    from unmask.train.pretrain import RunResult
+
+_EXAMPLES = """
+    unmask pretrain modern-small --text books/ -o run          # vocabulary and shards are made on the way
+
+    unmask pretrain bert-base --data shards/ -o run --set train.micro_tokens=32768
+
+    unmask pretrain bert-base --data shards/ -o run --resume   # after a stop, a crash or a kill
+
+    unmask pretrain roberta-base --from model/ --text reports/ -o adapted --set train.epochs=3
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("pretrain", epilog=_EXAMPLES)(pretrain)
+
+
+def pretrain(
+    recipe: Annotated[
+        Path,
+        typer.Argument(help="A recipe: a TOML file or the name of one of ours.", show_default=False),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The run's folder.", show_default=False)],
+    text: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--text",
+            help="Raw text: files, folders or globs; `pt=PATH` says the language. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data", help="Shards that `unmask prepare` made, in place of text.", show_default=False
+        ),
+    ] = None,
+    base: Annotated[
+        Path | None,
+        typer.Option("--from", help="A model folder to go on from.", show_default=False),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in the folder, if there is one.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Measure a few steps, print the plan and stop.")
+    ] = False,
+    set_: Changes = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a language model from scratch, or go on with one.
+
+    Ctrl-C and SIGTERM save and stop; the same command with --resume goes on, to the same result.
+    """
+    from dataclasses import asdict
+
+    from unmask.config import load_recipe
+    from unmask.text import find_sources
+    from unmask.train import pretrain as run
+    from unmask.train.material import Start
+
+    settings = load_recipe(recipe, changes(set_))
+    start = Start(find_sources(text) if text else [], data, base)
+    show = progress(quiet)
+    if dry_run:
+        plan = run.dry_run(settings, out, start, show)
+        print_json(asdict(plan)) if json_ else _print_plan(plan)
+        return
+    result = run.pretrain(settings, out, start, resume, show)
+    print_json(asdict(result)) if json_ else _print_result(result)
+    if result.stopped:
+        raise typer.Exit(128 + result.stopped)
+
+
+def _print_plan(plan: "RunPlan") -> None:
+    typer.echo(f"parameters       {plan.parameters:,}")
+    typer.echo(f"tokens a step    {plan.tokens_per_step:,}")
+    typer.echo(f"steps            {plan.steps:,} ({plan.tokens:,} tokens, {plan.epochs:.2f} epochs)")
+    if plan.tokens_per_s and plan.memory_bytes and plan.seconds:
+        typer.echo(f"speed            {plan.tokens_per_s:,.0f} tokens/s (measured)")
+        typer.echo(f"time             about {_duration(plan.seconds)}")
+        typer.echo(f"memory           about {plan.memory_bytes / 2**30:.2f} GiB")
+
+
+def _duration(seconds: float) -> str:
+    for name, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {name}"
+    return f"{seconds:.0f} seconds"
+
+
+def _print_result(result: "RunResult") -> None:
+    typer.echo(f"{result.steps:,} steps, {result.tokens:,} tokens in {_duration(result.seconds)}")
+    if result.valid:
+        shown = ", ".join(f"{name} {share:.1%}" for name, share in result.valid.accuracy.items())
+        typer.echo(f"validation loss {result.valid.loss:.4f}, right: {shown}")
+        if len(result.valid.languages) > 1:
+            for name, score in result.valid.languages.items():
+                typer.echo(f"  {name or 'none'}: loss {score['loss']:.4f}, {score['accuracy']:.1%} right")
+    if result.model:
+        typer.echo(f"model: {result.model}")
+    else:
+        typer.echo(f"stopped and saved; go on with the same command and --resume (run: {result.run})")

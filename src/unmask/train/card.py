@@ -1,0 +1,50 @@
+"""The README.md of a model folder: what it is, how it was trained, how to use it."""
+
+from unmask import __version__
+from unmask.train.loop import Counters
+from unmask.train.material import Material
+from unmask.train.validate import Validation
+
+
+def model_card(material: Material, counters: Counters, valid: Validation | None) -> str:
+    """A card in the form that the Hugging Face hub reads."""
+    recipe, corpus = material.recipe, material.corpus
+    model = recipe.model
+    causal = recipe.objective.causal == 1
+    languages = [name for name in corpus.language_names if name]
+    header = ["---", f"pipeline_tag: {'text-generation' if causal else 'fill-mask'}"]
+    if languages:
+        header += ["language:", *(f"- {name}" for name in languages)]
+    rows = {
+        "layout": f"{model.family}, {model.layers} layers, width {model.width}, {model.heads} heads",
+        "vocabulary": f"{material.tokenizer.vocab_size:,} entries ({material.tokenizer.kind})",
+        "corpus": f"{corpus.token_count:,} tokens in {corpus.document_count:,} documents",
+        "training": f"{counters.step:,} steps, {counters.tokens:,} tokens",
+    }
+    if material.base is not None:
+        rows["begun from"] = material.base.name
+    if valid:
+        main = "next" if causal else "mlm"
+        right = f", {valid.accuracy[main]:.1%} of the tokens right" if main in valid.accuracy else ""
+        rows["validation"] = f"loss {valid.loss:.4f}{right}"
+    call = 'generate("…")' if causal else f'fill("… {material.tokenizer.mask_token} …")'
+    return "\n".join(
+        [
+            *header,
+            "---",
+            "",
+            "# A language model trained with unmask",
+            "",
+            *(f"- {name}: {value}" for name, value in rows.items()),
+            "",
+            "```python",
+            "import unmask",
+            "",
+            'model = unmask.load("this folder")',
+            f"model.{call}",
+            "```",
+            "",
+            f"Trained with unmask {__version__}; `recipe.toml` of the run holds every setting.",
+            "",
+        ]
+    )

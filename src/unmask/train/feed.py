@@ -1,0 +1,62 @@
+"""The batches of each step, stage after stage, from any step on."""
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+
+from unmask.data.batches import Batch, Batches
+from unmask.data.packing import Documents
+from unmask.data.plan import Position
+from unmask.train import parallel
+from unmask.train.schedule import Schedule, Stage, micro_batches
+
+
+@dataclass(frozen=True, slots=True)
+class StepInput:
+    """What one step trains on."""
+
+    step: int
+    batches: list[Batch]
+    """This rank's micro-batches."""
+    position: Position
+    """Where the corpus goes on after the step."""
+    fill: float
+    """How full the sequences' room is."""
+
+
+def feed(
+    corpus: Documents, schedule: Schedule, start: int, position: Position, pin: bool = False
+) -> Generator[StepInput, None, None]:
+    """The inputs of every step from `start` on; `position` is the one after the step before."""
+    for stage in schedule.stages():
+        if stage.stop <= start:
+            continue
+        if start == stage.start > 0:  # units of another length are other units: take a fresh epoch
+            position = Position(epoch=position.epoch + 1)
+        for inputs in _stage_inputs(corpus, schedule, stage, start, position, pin):
+            position = inputs.position
+            yield inputs
+        start = stage.stop
+
+
+def _stage_inputs(
+    corpus: Documents, schedule: Schedule, stage: Stage, start: int, position: Position, pin: bool
+) -> Iterator[StepInput]:
+    recipe, ranks = schedule.recipe, parallel.ranks()
+    config = recipe.batch.model_copy(update={"length": stage.length})
+    batches = Batches(corpus, config, recipe.seed, parallel.rank(), ranks)
+    steps = range(start, stage.stop)
+
+    def sizes(step: int) -> list[int]:
+        units = max(ranks, round(schedule.batch_tokens(step) / stage.length))
+        return micro_batches(units, stage.length, recipe.train.micro_tokens, ranks)
+
+    stream = batches.steps(
+        position,
+        (size for step in steps for size in sizes(step)),
+        (schedule.objective(step) for step in steps for _ in sizes(step)),
+        recipe.train.workers,
+        pin,
+    )
+    for step in steps:
+        taken = [next(stream) for _ in sizes(step)]
+        yield StepInput(step, [batch for batch, _ in taken], taken[-1][1], batches.fill_rate)

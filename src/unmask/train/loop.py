@@ -1,0 +1,217 @@
+"""The training loop: a generator of records. Logging, evaluating, saving, stopping belong to its caller."""
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unmask.data.batches import Batch
+from unmask.data.plan import Position
+from unmask.files import digest
+from unmask.model.network import Model
+from unmask.train import parallel
+from unmask.train.feed import StepInput
+from unmask.train.machine import Machine
+from unmask.train.objectives import Objectives, Outcome
+from unmask.train.optim import Optimiser, clip
+from unmask.train.schedule import Schedule
+
+KINDS = ("masked", "random", "kept")
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """What one step did."""
+
+    step: int
+    """Steps done, this one included."""
+    epoch: int
+    tokens: int
+    """Tokens seen so far, by all ranks."""
+    seconds: float
+    """Time spent in steps so far."""
+    loss: float
+    parts: dict[str, float]
+    """Mean loss of each objective."""
+    accuracy: dict[str, float]
+    """Share predicted right: of each objective, and of hidden tokens by what was done to them."""
+    lr: float
+    grad_norm: float
+    tokens_per_s: float
+    fill: float
+    skipped: bool
+    """The loss or a gradient was not finite: the weights were left as they were."""
+
+
+@dataclass
+class Counters:
+    """How far a training is; all of it is saved."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    position: Position = field(default_factory=Position)
+    skipped: int = 0
+    """Steps in a row that were skipped."""
+    averaged: int = 0
+    """Steps in the mean of weights."""
+
+
+class Trainer:
+    """A model and what its training remembers from step to step."""
+
+    def __init__(self, model: Model, schedule: Schedule, objectives: Objectives, machine: Machine) -> None:
+        self.model, self.schedule, self.machine = model, schedule, machine
+        self.objectives = objectives
+        self.optimiser = Optimiser(model, schedule.recipe.train)
+        self.counters = Counters()
+        self.average: dict[str, Tensor] = {}
+
+    def run(self, inputs: Iterable[StepInput]) -> Iterator[StepRecord]:
+        """Train on each step's input and say how it went."""
+        for each in inputs:
+            began = time.perf_counter()
+            self.model.train()
+            self.optimiser.clear()
+            tally = self._backward(each)
+            parallel.sum_gradients(self.model)
+            norm = clip(self.model, self.schedule.recipe.train.clip).item()
+            measured = tally.read(self.machine.device)
+            loss = sum(self.objectives.weight(part) * value for part, value in measured.parts.items())
+            finite = math.isfinite(loss) and math.isfinite(norm)
+            share = self.schedule.lr_share(each.step)
+            if finite:
+                self.optimiser.step(share)
+            self._count(each, measured.tokens, finite, time.perf_counter() - began)
+            yield StepRecord(
+                step=self.counters.step,
+                epoch=each.position.epoch,
+                tokens=self.counters.tokens,
+                seconds=self.counters.seconds,
+                loss=loss,
+                parts=measured.parts,
+                accuracy=measured.accuracy,
+                lr=share * self.schedule.recipe.train.lr,
+                grad_norm=norm,
+                tokens_per_s=measured.tokens / (time.perf_counter() - began),
+                fill=each.fill,
+                skipped=not finite,
+            )
+
+    def _backward(self, each: StepInput) -> "Tally":
+        """Gradients of the whole step: every micro-batch is weighed by the predictions of all of them."""
+        tally = Tally()
+        for batch in each.batches:
+            tally.expect(batch, self.objectives)
+        tally.agree(self.machine.device)
+        for number, batch in enumerate(each.batches):
+            torch.manual_seed(seed_of(self.schedule.recipe.seed, each.step, number, parallel.rank()))
+            batch = batch.to(self.machine.device, non_blocking=True)
+            with self.machine.autocast():
+                outcomes = self.objectives(self.model, batch)
+            loss = sum(
+                outcome.losses.sum() * (self.objectives.weight(part) / max(tally.counts[part], 1))
+                for part, outcome in outcomes.items()
+            )
+            assert isinstance(loss, Tensor)
+            loss.backward()  # type: ignore[no-untyped-call]
+            tally.add(outcomes, batch)
+        return tally
+
+    def _count(self, each: StepInput, tokens: int, finite: bool, seconds: float) -> None:
+        counters = self.counters
+        counters.step, counters.position = each.step + 1, each.position
+        counters.tokens += tokens
+        counters.seconds += seconds
+        counters.skipped = 0 if finite else counters.skipped + 1
+        if self.schedule.averages(each.step):
+            self._average()
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        weights = {name: parameter.detach() for name, parameter in self.model.named_parameters()}
+        self.counters.averaged += 1
+        if not self.average:
+            self.average = {name: weight.clone() for name, weight in weights.items()}
+            return
+        means = list(self.average.values())
+        torch._foreach_lerp_(means, [weights[name] for name in self.average], 1 / self.counters.averaged)
+
+    @contextmanager
+    def averaged(self) -> Iterator[Model]:
+        """The model with the mean of its weights, where there is one."""
+        weights = {name: parameter for name, parameter in self.model.named_parameters() if self.average}
+        for name, parameter in weights.items():
+            parameter.data, self.average[name] = self.average[name], parameter.data
+        try:
+            yield self.model
+        finally:
+            for name, parameter in weights.items():
+                parameter.data, self.average[name] = self.average[name], parameter.data
+
+
+def seed_of(*numbers: int) -> int:
+    """A seed for torch from the place it is for, so that nothing needs to be carried on."""
+    return int(digest(" ".join(map(str, numbers)))[:15], 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Means over a whole step, all ranks and micro-batches together."""
+
+    parts: dict[str, float]
+    accuracy: dict[str, float]
+    tokens: int
+
+
+class Tally:
+    """Sums over the micro-batches of a step, left on the device until they are read at once."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, float] = {"tokens": 0.0}
+        self._sums: dict[str, Tensor] = {}
+
+    def expect(self, batch: Batch, objectives: Objectives) -> None:
+        """Count what a batch will predict, before it is computed."""
+        kinds = torch.bincount(batch.target_kind, minlength=len(KINDS))[: len(KINDS)].tolist()
+        counts = objectives.counts(batch) | dict(zip(KINDS, kinds, strict=True)) | {"tokens": len(batch.ids)}
+        for name, count in counts.items():
+            self.counts[name] = self.counts.get(name, 0) + count
+
+    def agree(self, device: torch.device) -> None:
+        """Counts of all ranks."""
+        self.counts = dict(zip(self.counts, parallel.total(list(self.counts.values()), device), strict=True))
+
+    @torch.no_grad()
+    def add(self, outcomes: dict[str, Outcome], batch: Batch) -> None:
+        """Add a batch's outcomes."""
+        for part, outcome in outcomes.items():
+            self._add(f"loss {part}", outcome.losses.sum())
+            self._add(f"right {part}", outcome.correct.sum())
+            if part == "mlm":
+                for number, kind in enumerate(KINDS):
+                    self._add(f"right {kind}", (outcome.correct & (batch.target_kind == number)).sum())
+
+    def _add(self, name: str, value: Tensor) -> None:
+        value = value.detach().double()
+        self._sums[name] = self._sums[name] + value if name in self._sums else value
+
+    def read(self, device: torch.device) -> Measured:
+        """The means; waits for the device."""
+        values = parallel.total(torch.stack(list(self._sums.values())).tolist(), device)
+        means: dict[str, dict[str, Any]] = {"loss": {}, "right": {}}
+        for name, value in zip(self._sums, values, strict=True):
+            what, part = name.split(" ")
+            if self.counts[part]:
+                means[what][part] = value / self.counts[part]
+        return Measured(means["loss"], means["right"], int(self.counts["tokens"]))
+
+
+def parameter_count(model: nn.Module) -> int:
+    """Weights that are trained."""
+    return sum(parameter.numel() for parameter in model.parameters())

@@ -1,0 +1,69 @@
+"""What the hardware offers: device, precision, compilation; and repeatable arithmetic."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from unmask.config import TrainConfig
+from unmask.model.network import Model
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where and in which precision to compute."""
+
+    device: torch.device
+    bf16: bool
+
+    @classmethod
+    def choose(cls, config: TrainConfig) -> "Machine":
+        """The GPU if there is one; bf16 if the recipe says so, or by itself on a GPU that has it."""
+        device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else None
+        if config.precision != "auto":
+            return cls(device or torch.device("cpu"), config.precision == "bf16")
+        return cls(device or torch.device("cpu"), device is not None and torch.cuda.is_bf16_supported())
+
+    def autocast(self) -> torch.autocast:
+        """Matrix products in bf16, or everything as it is."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)
+
+    def fit(self, model: Model, config: TrainConfig) -> None:
+        """Move a model here and make its blocks as fast, or as small, as the recipe asks."""
+        model.to(self.device)
+        compiled = config.compile if config.compile != "auto" else self.device.type == "cuda"
+        for block in model.encoder.blocks:
+            if config.checkpoint_activations:
+                again = partial(checkpoint, block.forward, use_reentrant=False)
+                block.forward = again
+            if compiled:
+                block.compile(dynamic=True)
+
+    def peak_memory(self) -> int:
+        """The most bytes held so far: on the GPU, or by the process."""
+        if self.device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self.device)
+        import resource
+        import sys
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+
+
+@contextmanager
+def repeatable(machine: Machine) -> Iterator[None]:
+    """On a CPU, sums in one order whatever the threads do; the global generator is left alone."""
+    import torch.utils.deterministic as memory
+
+    before = torch.are_deterministic_algorithms_enabled(), memory.fill_uninitialized_memory  # type: ignore[attr-defined]
+    with torch.random.fork_rng([machine.device] if machine.device.type == "cuda" else []):
+        try:
+            torch.use_deterministic_algorithms(machine.device.type == "cpu")
+            memory.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+            yield
+        finally:
+            torch.use_deterministic_algorithms(before[0])
+            memory.fill_uninitialized_memory = before[1]  # type: ignore[attr-defined]

@@ -1,0 +1,286 @@
+"""From a recipe and text to a model folder: `unmask pretrain`.
+
+run/
+  recipe.toml        the settings as run            plan.json      steps, tokens, parameters
+  metrics.jsonl      what was measured (runs.py)    checkpoints/   to go on from (state.py)
+  best/  model/      model folders: lowest validation loss, and the end
+  vocab/  shards/    only when the run began with raw text
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from unmask import __version__
+from unmask.checkpoint import save_model
+from unmask.config import Recipe, write_recipe
+from unmask.data.plan import Position
+from unmask.data.shards import Corpus, verify
+from unmask.errors import ConfigError, CorpusError, OutputError, UserError
+from unmask.progress import SILENT, Progress, Stage
+from unmask.runs import Metrics
+from unmask.train import parallel
+from unmask.train.card import model_card
+from unmask.train.feed import feed
+from unmask.train.loop import Counters, StepRecord, Trainer
+from unmask.train.machine import Machine, repeatable
+from unmask.train.material import Material, Start, gather
+from unmask.train.objectives import Objectives
+from unmask.train.plan import RunPlan, make_plan, run_plan
+from unmask.train.schedule import Schedule
+from unmask.train.signals import Wish, polite_signals
+from unmask.train.state import Saver, Snapshot, checkpoints, newest
+from unmask.train.validate import Validation, Validator
+
+_SKIPS = 5  # steps in a row that may fail before the weights go back to the last checkpoint
+_ROLLBACKS = 3  # how often they may before the run gives up
+_LINES = 5000  # at most so many training steps are written to metrics.jsonl
+_FREE = {"train.save_every", "train.keep", "train.workers"}  # settings that may change when a run goes on
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a run came to."""
+
+    run: str
+    steps: int
+    tokens: int
+    seconds: float
+    valid: Validation | None
+    """The last validation."""
+    best_loss: float | None
+    model: str | None
+    """The model folder; None if the run was stopped before its end."""
+    stopped: int | None = None
+    """The signal that stopped it."""
+
+
+def pretrain(
+    recipe: Recipe, run: Path, start: Start, resume: bool = False, progress: Progress = SILENT
+) -> RunResult:
+    """Train a model in the folder `run`, or go on with one that was stopped or killed."""
+    _check_folder(run, resume)
+    material = gather(recipe, run, start, progress)
+    machine = Machine.choose(recipe.train)
+    with repeatable(machine):
+        training = Pretraining(material, machine, run, progress)
+        if resume:
+            training.resume()
+        return training.train()
+
+
+def dry_run(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT) -> RunPlan:
+    """What `pretrain` would do; with raw text the vocabulary and the shards are made, to be used later."""
+    material = gather(recipe, run, start, progress)
+    machine = Machine.choose(recipe.train)
+    with repeatable(machine):
+        return make_plan(material, machine, measure=True)
+
+
+class Pretraining:
+    """A run in its folder."""
+
+    def __init__(self, material: Material, machine: Machine, run: Path, progress: Progress) -> None:
+        self._material, self._machine, self._run, self._progress = material, machine, run, progress
+        recipe = material.recipe
+        self._plan = run_plan(material, machine, run)
+        model = material.model()
+        machine.fit(model, recipe.train)
+        schedule = Schedule(recipe, self._plan.steps)
+        self.trainer = Trainer(model, schedule, Objectives(recipe), machine)
+        self._validator = self._make_validator()
+        self._saver = Saver(run / "checkpoints", recipe.train.keep)
+        self._best = math.inf
+        self._stale = self._rollbacks = 0
+        self._valid: Validation | None = None
+        twentieth = max(1, self._plan.steps // 20)
+        self._eval_every = recipe.train.eval_every or twentieth
+        self._save_every = recipe.train.save_every or twentieth
+
+    def _make_validator(self) -> Validator | None:
+        corpus = Corpus.open(self._material.corpus.folder, "valid")
+        if not corpus.token_count:
+            self._progress.say("no validation: the corpus holds no text for it (prepare.valid)")
+            return None
+        return Validator(corpus, self._material.recipe, self._machine)
+
+    def resume(self) -> None:
+        """Go on from the newest whole checkpoint, if there is one."""
+        snapshot, broken = newest(self._run / "checkpoints")
+        for problem in broken:
+            self._progress.say(f"passed over a broken checkpoint: {problem}")
+        if snapshot is None:
+            return
+        facts = snapshot.facts
+        _check_same_recipe(facts["recipe"], self._material.recipe)
+        if facts["corpus"] != self._material.corpus.fingerprint:
+            raise CorpusError(
+                f"{self._material.corpus.folder} changed since this run began: bring the old shards back, "
+                "or start a new run"
+            )
+        verify(self._material.corpus.folder)
+        self._restore(snapshot)
+        counters = facts["counters"]
+        self.trainer.counters = Counters(**{**counters, "position": Position(**counters["position"])})
+        self._best = math.inf if facts["best"] is None else facts["best"]
+        self._stale, self._rollbacks = facts["stale"], facts["rollbacks"]
+        self._valid = Validation(**facts["valid"]) if facts["valid"] else None
+        self._progress.say(f"going on after step {snapshot.step:,} of {self._plan.steps:,}")
+
+    @torch.no_grad()
+    def _restore(self, snapshot: Snapshot) -> None:
+        for name, parameter in self.trainer.model.named_parameters():
+            parameter.copy_(snapshot.weights[name])
+        self.trainer.optimiser.load(snapshot.optimiser)
+        device = self._machine.device
+        self.trainer.average = {name: tensor.to(device) for name, tensor in snapshot.average.items()}
+
+    def train(self) -> RunResult:
+        """Train to the end, or until a signal asks to stop."""
+        write_recipe(self._material.recipe, self._run / "recipe.toml")
+        counters, steps = self.trainer.counters, self._plan.steps
+        begin = steps if self._converged() else counters.step
+        metrics = Metrics(self._run, counters.step) if parallel.rank() == 0 else None
+        pin = self._machine.device.type == "cuda"
+        inputs = feed(self._material.corpus, self.trainer.schedule, begin, counters.position, pin)
+        with polite_signals() as wish, self._progress.stage("training", steps, "steps") as stage:
+            stage.advance(counters.step)
+            for record in self.trainer.run(inputs):
+                self._show(record, stage, metrics)
+                if record.skipped:
+                    self._mend()
+                if record.step % self._eval_every == 0 or record.step == steps:
+                    self._validate(metrics)
+                last = record.step == steps or self._converged() or _agreed(wish, self._machine)
+                if last or record.step % self._save_every == 0:
+                    self._save()
+                if last:
+                    break
+            inputs.close()
+            self._saver.wait()
+        return self._finish(wish)
+
+    def _show(self, record: StepRecord, stage: Stage, metrics: Metrics | None) -> None:
+        if metrics and (record.skipped or record.step % max(1, self._plan.steps // _LINES) == 0):
+            metrics.write({"split": "train", **asdict(record)})
+        stage.advance(1)
+        main = "mlm" if "mlm" in record.accuracy else next(iter(record.accuracy), None)
+        right = f" · {record.accuracy[main]:.1%} right" if main else ""
+        stage.note(f"loss {record.loss:.3f}{right} · {record.tokens_per_s:,.0f} tokens/s")
+
+    def _mend(self) -> None:
+        """After several failed steps take the weights of the last checkpoint, and go on with other text."""
+        counters = self.trainer.counters
+        self._progress.say(f"step {counters.step}: the loss is not finite; the step is skipped")
+        if counters.skipped < _SKIPS:
+            return
+        self._saver.wait()
+        snapshot, _ = newest(self._run / "checkpoints")
+        if snapshot is None or self._rollbacks == _ROLLBACKS:
+            raise UserError(
+                f"training has diverged: the loss was not finite {_SKIPS} times in a row at step "
+                f"{counters.step}; lower train.lr or lengthen train.warmup, and start a new run"
+            )
+        self._restore(snapshot)
+        counters.averaged = snapshot.facts["counters"]["averaged"]
+        counters.skipped = 0
+        self._rollbacks += 1
+        self._progress.say(f"the weights are those of step {snapshot.step} again; going on with other text")
+
+    def _validate(self, metrics: Metrics | None) -> None:
+        if self._validator is None:
+            return
+        counters = self.trainer.counters
+        with self.trainer.averaged() as model:
+            valid = self._valid = self._validator(model)
+            better = valid.loss < self._best
+            if better and parallel.rank() == 0:
+                self._save_model("best")
+        self._best = min(self._best, valid.loss)
+        self._stale = 0 if better else self._stale + 1
+        if metrics:
+            place = {"step": counters.step, "epoch": counters.position.epoch, "tokens": counters.tokens}
+            metrics.write(
+                {"split": "valid", **place, "seconds": counters.seconds, **asdict(valid), "best": better}
+            )
+        main = max(valid.accuracy.get("mlm", 0.0), valid.accuracy.get("next", 0.0))
+        self._progress.say(
+            f"step {counters.step:,}: validation loss {valid.loss:.4f}, {main:.1%} right"
+            + (" (best so far)" if better else "")
+        )
+
+    def _converged(self) -> bool:
+        patience = self._material.recipe.train.patience
+        return patience is not None and self._stale >= patience
+
+    def _save(self) -> None:
+        if parallel.rank() != 0:
+            return
+        trainer = self.trainer
+        facts: dict[str, Any] = {
+            "counters": asdict(trainer.counters),
+            "best": self._best if math.isfinite(self._best) else None,
+            "stale": self._stale,
+            "rollbacks": self._rollbacks,
+            "valid": asdict(self._valid) if self._valid else None,
+            "recipe": self._material.recipe.model_dump(mode="json"),
+            "corpus": self._material.corpus.fingerprint,
+            "versions": {"unmask": __version__, "torch": torch.__version__},
+        }
+        weights = {name: parameter.data for name, parameter in trainer.model.named_parameters()}
+        self._saver.save(
+            Snapshot(trainer.counters.step, facts, weights, trainer.optimiser.state(), trainer.average)
+        )
+
+    def _save_model(self, name: str) -> None:
+        card = model_card(self._material, self.trainer.counters, self._valid)
+        save_model(self.trainer.model, self._run / name, self._material.tokenizer, card)
+
+    def _finish(self, wish: Wish) -> RunResult:
+        counters = self.trainer.counters
+        ended = counters.step >= self._plan.steps or self._converged()
+        if ended and parallel.rank() == 0:
+            with self.trainer.averaged():
+                self._save_model("model")
+        return RunResult(
+            run=str(self._run),
+            steps=counters.step,
+            tokens=counters.tokens,
+            seconds=counters.seconds,
+            valid=self._valid,
+            best_loss=self._best if math.isfinite(self._best) else None,
+            model=str(self._run / "model") if ended else None,
+            stopped=int(wish.asked_by) if wish.asked_by and not ended else None,
+        )
+
+
+def _agreed(wish: Wish, machine: Machine) -> bool:
+    """Whether any rank was asked to stop, so that all stop after the same step."""
+    return parallel.total([float(wish.asked_by is not None)], machine.device)[0] > 0
+
+
+def _check_folder(run: Path, resume: bool) -> None:
+    if run.exists() and not run.is_dir():
+        raise OutputError(f"{run} is a file: name a folder for the run")
+    if not resume and checkpoints(run / "checkpoints"):
+        raise OutputError(f"{run} holds a run already: add --resume to go on with it, or name another folder")
+    if not resume and (run / "plan.json").is_file():
+        (run / "plan.json").unlink()  # of a run that was killed before its first checkpoint
+
+
+def _check_same_recipe(old: dict[str, Any], new: Recipe) -> None:
+    """A run goes on with the settings it began with."""
+    before, now = _flat(old), _flat(new.model_dump(mode="json"))
+    changed = [key for key in now if key not in _FREE and now[key] != before.get(key)]
+    if changed:
+        raise ConfigError(f"this run began with another {', '.join(changed)}: go on with the same settings")
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flat

@@ -1,0 +1,43 @@
+"""Ctrl-C and SIGTERM as a wish that is granted after the step, so that nothing is lost."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Wish:
+    """The signal that asked to stop, if one did."""
+
+    asked_by: signal.Signals | None = None
+
+
+@contextmanager
+def polite_signals() -> Iterator[Wish]:
+    """Within the block the first signal is noted; a second one acts at once."""
+    wish, owner = Wish(), os.getpid()
+    if threading.current_thread() is not threading.main_thread():
+        yield wish  # only the main thread may say what signals do
+        return
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != owner:  # a worker that was forked off: its parent will end it
+            if number == signal.SIGTERM:
+                os._exit(128 + number)
+            return
+        wish.asked_by = signal.Signals(number)
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    try:
+        for number in _SIGNALS:
+            signal.signal(number, note)
+        yield wish
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
