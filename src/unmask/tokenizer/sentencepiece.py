@@ -13,7 +13,7 @@ from unmask.errors import ModelError
 from unmask.tokenizer.families import BERT, ROBERTA, vocabulary_order
 
 _UNIGRAM, _BPE = 1, 2
-_UNKNOWN, _CONTROL, _USER = 2, 3, 4
+NORMAL, _UNKNOWN, _CONTROL, _USER = 1, 2, 3, 4
 Field: TypeAlias = tuple[int, int | bytes]
 
 
@@ -71,7 +71,7 @@ def _as_xlmr(pieces: list[Piece]) -> list[Piece]:
 def _bpe(pieces: list[Piece], byte_fallback: bool) -> models.BPE:
     """A BPE model joins the best-scored piece first, however it can be put together."""
     ids = {piece.text: i for i, piece in enumerate(pieces)}
-    joined = sorted((p for p in pieces if p.type == 1 and len(p.text) > 1), key=lambda p: -p.score)
+    joined = sorted((p for p in pieces if p.type == NORMAL and len(p.text) > 1), key=lambda p: -p.score)
     merges = [
         (text[:cut], text[cut:])
         for text in (piece.text for piece in joined)
@@ -84,12 +84,13 @@ def _bpe(pieces: list[Piece], byte_fallback: bool) -> models.BPE:
 
 def _parse(path: Path) -> Message:
     try:
-        return _message(path.read_bytes())
+        return parse_message(path.read_bytes())
     except (IndexError, ValueError, TypeError, AttributeError, struct.error) as error:
         raise ModelError(f"{path} is damaged or not a SentencePiece model") from error
 
 
-def _message(data: bytes) -> Message:
+def parse_message(data: bytes) -> Message:
+    """Read the bytes of a `.model` file; whatever is wrong with them raises."""
     fields = list(_fields(data))
     pieces = [_piece(value) for number, value in fields if number == 1]
     trainer = dict(_fields(b"".join(_bytes(value) for number, value in fields if number == 2)))

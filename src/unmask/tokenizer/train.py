@@ -1,12 +1,14 @@
 """Train a vocabulary from a stream of text: in bounded memory, and the same text gives the same bytes."""
 
+import io
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Backend
+from tokenizers import models, pre_tokenizers, trainers
 
 from unmask.config import TokenizerConfig
 from unmask.errors import ConfigError, InputError
@@ -14,11 +16,13 @@ from unmask.progress import SILENT, Progress, Stage
 from unmask.tokenizer.families import METASPACE, Special, normaliser, special_for, surround, vocabulary_order
 from unmask.tokenizer.guard import backend_errors
 from unmask.tokenizer.sample import Sample, count_characters, split_by_frequency
+from unmask.tokenizer.sentencepiece import NORMAL, parse_message
 from unmask.tokenizer.tokenizer import Tokenizer
 
-# Unigram learns from runs of letters and runs of signs apart: no entry mixes `casa` with its comma,
-# and there are far fewer different words to go through.
-_RUNS = rf"{METASPACE}?[\p{{L}}\p{{M}}\p{{N}}]+|{METASPACE}?[^\p{{L}}\p{{M}}\p{{N}}{METASPACE}]+|{METASPACE}"
+# SentencePiece needs some twenty bytes of memory for each byte of text; more text changes little.
+_UNIGRAM_MB = 50
+_SENTENCE = 1000
+_THREADS = 4  # a fixed number, since sums are taken thread by thread
 
 # Five special tokens and a character; byte pairs have 256 of these to begin with, whatever the text.
 _SMALLEST = {"wordpiece": 6, "unigram": 6, "bpe": 5 + 256}
@@ -28,10 +32,11 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, progress: Pro
     """Train a vocabulary of exactly the size asked for; the whole stream is read, a sample of it is held."""
     if config.vocab_size < _SMALLEST[config.kind]:
         raise ConfigError(f"a {config.kind} vocabulary has at least {_SMALLEST[config.kind]} entries")
-    sample = Sample(config.sample_mb, texts)
+    limit = min(config.sample_mb, _UNIGRAM_MB) if config.kind == "unigram" else config.sample_mb
+    sample = Sample(limit, texts)
     sample.require_text()
     if sample.share > 1:
-        progress.say(f"training on one document in {sample.share} (tokenizer.sample_mb={config.sample_mb})")
+        progress.say(f"training on one document in {sample.share}, so that {limit} MB suffice")
     special = special_for(config.kind, config.special)
     with progress.stage("counting words", sample.megabytes, "MB") as stage:
         backend = Backend(_TRAIN[config.kind](_Job(sample, config, special, stage)))
@@ -53,6 +58,18 @@ class _Job:
             scratch.train_from_iterator(self._watched(self.sample.without(rare)), trainer)
             model: dict[str, Any] = json.loads(scratch.to_str())["model"]
         return model
+
+    def sentences(self, rare: Iterable[str]) -> Iterator[str]:
+        """Normalised text in lines short enough for SentencePiece, cut at spaces."""
+        normalise = _normaliser(self.config).normalize_str
+        for text in self._watched(self.sample.without(rare)):
+            line, start = normalise(text), 0
+            while len(line) - start > _SENTENCE:
+                space = line.rfind(" ", start + 1, start + _SENTENCE)
+                end = space if space > 0 else start + _SENTENCE
+                yield line[start:end]
+                start = end
+            yield line[start:]
 
     def _watched(self, texts: Iterable[str]) -> Iterator[str]:
         for text in texts:
@@ -101,50 +118,41 @@ def _bpe(job: _Job) -> models.BPE:
 
 
 def _unigram(job: _Job) -> models.Unigram:
+    """Trained by SentencePiece; the trainer in `tokenizers` gathers candidates without minding word counts."""
+    import sentencepiece
+
     config, special = job.config, job.special
-    scratch = Backend(models.Unigram())
-    scratch.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.WhitespaceSplit(),
-            pre_tokenizers.Metaspace(METASPACE, prepend_scheme="always"),
-            pre_tokenizers.Split(Regex(_RUNS), "removed", invert=True),
-        ]
-    )
     opening, closing = vocabulary_order(special)
     alphabet, rare = _alphabet(job)
     _check_room(len(opening) + len(closing) + len({METASPACE, *alphabet}), config)
-    trainer = trainers.UnigramTrainer(
-        vocab_size=config.vocab_size - len(closing),
-        special_tokens=opening,
-        initial_alphabet=alphabet,
-        unk_token=special.unk,
-        show_progress=False,
-    )
-    scores = dict(map(tuple, job.train(scratch, trainer, rare)["vocab"]))
-    room = config.vocab_size - len(opening) - len(closing)
-    pieces = _settle({piece: score for piece, score in scores.items() if piece not in opening}, room)
-    vocabulary = [*((t, 0.0) for t in opening), *pieces, *((t, 0.0) for t in closing)]
+    written = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=job.sentences(rare),
+            model_writer=written,
+            model_type="unigram",
+            # SentencePiece counts <unk> <s> </s> in; two more are ours
+            vocab_size=config.vocab_size - 2,
+            normalization_rule_name="identity",
+            required_chars="".join(alphabet),
+            character_coverage=1.0,
+            max_sentence_length=2**20,
+            num_threads=_THREADS,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        most = re.search(r"value <= (\d+)", str(error))
+        if most:
+            _check_size(int(most[1]) + 2, config)
+        raise InputError(f"the vocabulary cannot be trained: {error}") from error
+    learnt = [p for p in parse_message(written.getvalue()).pieces if p.type == NORMAL]
+    scored = sorted(((p.text, p.score) for p in learnt), key=lambda item: (-item[1], item[0]))
+    vocabulary = [*((t, 0.0) for t in opening), *scored, *((t, 0.0) for t in closing)]
     _check_size(len(vocabulary), config)
     return models.Unigram(vocabulary, opening.index(special.unk), False)
 
 
 _TRAIN = {"wordpiece": _wordpiece, "unigram": _unigram, "bpe": _bpe}
-
-
-def _settle(scores: dict[str, float], room: int) -> list[tuple[str, float]]:
-    """Take out what varies from run to run: the last digits, and the order of characters kept at the floor.
-
-    The trainer puts those characters 0.0001 apart, in the order of a hash table.
-    """
-    floor, step = min(scores.values()), 0.0001
-    rungs = {round(floor + step * n, 6) for n in range(sum(len(piece) == 1 for piece in scores))}
-    settled = {
-        piece: round(floor, 6) if len(piece) == 1 and round(score, 6) in rungs else round(score, 6)
-        for piece, score in scores.items()
-    }
-    # The trainer may give a few entries too many; characters are needed, so the worst longer ones go.
-    ranked = sorted(settled, key=lambda piece: (len(piece) > 1, -settled[piece], piece))[:room]
-    return sorted(((piece, settled[piece]) for piece in ranked), key=lambda item: (-item[1], item[0]))
 
 
 def _alphabet(job: _Job) -> tuple[list[str], list[str]]:
