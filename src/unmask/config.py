@@ -67,7 +67,7 @@ class TokenizerConfig(Section):
     coverage: Share = 0.99999
     """Share of all characters to have entries for (WordPiece, Unigram); the rarest become unknown."""
     sample_mb: Positive = 400
-    """Train on a uniform sample of the documents of at most this many megabytes, so that memory is bounded."""
+    """Train on a uniform sample of the documents of at most this many megabytes (Unigram: at most 50)."""
     special: Literal["bert", "roberta"] | None = None
     """`[CLS] [SEP] …` or `<s> </s> …`; by default what the kind's own family uses."""
 

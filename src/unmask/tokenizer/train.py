@@ -118,7 +118,7 @@ def _bpe(job: _Job) -> models.BPE:
 
 
 def _unigram(job: _Job) -> models.Unigram:
-    """Trained by SentencePiece; the trainer in `tokenizers` gathers candidates without minding word counts."""
+    """Trained by SentencePiece; the trainer in `tokenizers` gathers candidates without word counts."""
     import sentencepiece
 
     config, special = job.config, job.special
