@@ -1,0 +1,84 @@
+"""What README and docs show is run: every `$ unmask` line and every Python block, in one folder, in order."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from unmask.checkpoint import save_model
+from unmask.config import TokenizerConfig
+from unmask.model.network import Model, initialise
+from unmask.model.presets import preset
+from unmask.tokenizer import train_tokenizer
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ["README.md", "docs/text-to-shards.md", "docs/models.md"]
+SENTENCES = [
+    f"{who} {did} {what} {where}."
+    for who in ("O gato", "A vizinha", "O gatinho", "Um velho banco")
+    for did in ("dorme sobre", "encontrou", "viu de longe", "esqueceu")
+    for what in ("a carta", "o telhado", "três livros")
+    for where in ("no jardim", "perto do rio", "antes da chuva")
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which the documents' commands are run: some text and an untrained model."""
+    place = tmp_path_factory.mktemp("docs")
+    (place / "livros").mkdir()
+    (place / "livros" / "a.txt").write_text("\n\n".join(SENTENCES), "utf-8")
+    tokenizer = train_tokenizer(SENTENCES, TokenizerConfig(vocab_size=90))
+    torch.manual_seed(0)
+    config = preset("tiny", vocab_size=tokenizer.vocab_size)
+    model = Model(config, ["mlm"])
+    initialise(model)
+    save_model(model, place / "model", tokenizer)
+    tokenizer.save(place / "vocab")
+    return place
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (ROOT / page).read_text("utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_run(place: Path, page: str) -> None:
+    lines = [line for block in blocks(page, "console") for line in block.splitlines() if line.startswith("$ ")]
+    for line in lines:
+        command = shlex.split(line[2:], comments=True)
+        assert command[0] == "unmask", line
+        run = subprocess.run(
+            [sys.executable, "-m", *command], cwd=place, capture_output=True, text=True, check=False
+        )
+        assert run.returncode == 0, f"{line}\n{run.stderr}"
+        assert run.stdout, line
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_runs(place: Path, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    for block in blocks(page, "python"):
+        exec(compile(block, page, "exec"), {"__name__": page})
+
+
+def test_every_command_is_shown_somewhere() -> None:
+    shown = "".join((ROOT / page).read_text("utf-8") for page in PAGES)
+    listed = subprocess.run([sys.executable, "-m", "unmask", "--help"], capture_output=True, text=True, check=True)
+    commands = re.findall(r"^│ ([a-z]+)  ", listed.stdout, re.MULTILINE)
+    assert len(commands) > 8
+    for command in commands:
+        assert f"unmask {command}" in shown or f"make {command}" in shown, command
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").glob("*.md"))])  # fmt: skip
+def test_links_lead_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    for target in re.findall(r"\]\(([^)#\s]+)", text):
+        if "://" not in target:
+            assert ((ROOT / page).parent / target).exists(), target
