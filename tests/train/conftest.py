@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import torch
 
 from unmask.config import Recipe, TokenizerConfig, load_recipe
 from unmask.data.prepare import prepare
@@ -41,6 +42,15 @@ def documents(language: str) -> list[str]:
         found.append(" ".join(shuffled[at : at + size]))
         at, size = at + size, 2 + size % 4
     return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Several threads only wait for one another in models this small."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

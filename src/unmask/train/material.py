@@ -10,7 +10,7 @@ import torch
 from unmask.checkpoint import load_model, read_values
 from unmask.config import ModelConfig, Recipe
 from unmask.data.prepare import prepare
-from unmask.data.shards import Corpus
+from unmask.data.shards import Corpus, read_manifest
 from unmask.errors import ConfigError, ModelError
 from unmask.files import digest, write_json
 from unmask.model.network import Model
@@ -58,7 +58,9 @@ def gather(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT)
     if bool(start.sources) == bool(start.data):
         raise ConfigError("name what to train on: either --data SHARDS or --text FILES")
     if start.data:
-        folder, tokenizer = start.data, Tokenizer.load(start.data / "tokenizer")
+        folder = start.data
+        read_manifest(folder)
+        tokenizer = Tokenizer.load(folder / "tokenizer")
     else:
         if start.base:
             tokenizer = Tokenizer.load(start.base)

@@ -22,7 +22,7 @@ from unmask.train.objectives import Objectives
 from unmask.train.schedule import Schedule
 
 PLAN = "plan.json"
-_WARM, _SECONDS, _MOST = 2, 5.0, 50  # steps before measuring, time to measure for, most steps
+_WARM, _SECONDS, _MOST = 2, 5.0, 30  # steps before measuring, time to measure for, most steps
 
 
 @dataclass(frozen=True, slots=True)

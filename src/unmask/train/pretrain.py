@@ -155,7 +155,9 @@ class Pretraining:
                 if record.step % self._eval_every == 0 or record.step == steps:
                     self._validate(metrics)
                 last = record.step == steps or self._converged() or _agreed(wish, self._machine)
-                if last or record.step % self._save_every == 0:
+                if record.step == steps or (
+                    (last or record.step % self._save_every == 0) and not record.skipped
+                ):  # weights that may be at fault are no good to go back to
                     self._save()
                 if last:
                     break

@@ -2,7 +2,7 @@
 
     checkpoints/00000100/
       weights.safetensors     optimiser.safetensors     average.safetensors (empty before the end)
-      state.json              step, data position, counters, recipe, versions; size and digest of each file
+      state.json              counters, recipe, versions; size and digest of each file, and its own
 
 A checkpoint is written aside under a name that begins with a dot, flushed to disk and renamed: what has a
 plain name is whole, unless the disk damaged it later, which the digests tell. No random state is kept: what
@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from unmask.errors import ModelError
-from unmask.files import disk_errors, file_digest, flush, write_json
+from unmask.files import digest, disk_errors, file_digest, flush, write_json
 
 FORMAT = 1
 STATE = "state.json"
@@ -87,10 +87,8 @@ def write_checkpoint(folder: Path, snapshot: Snapshot) -> Path:
                     "bytes": (unfinished / name).stat().st_size,
                     "digest": file_digest(unfinished / name),
                 }
-            write_json(
-                unfinished / STATE,
-                {"format": FORMAT, "step": snapshot.step, **snapshot.facts, "files": files},
-            )
+            body = {"format": FORMAT, "step": snapshot.step, **snapshot.facts, "files": files}
+            write_json(unfinished / STATE, {**body, "digest": _digest(body)})
             flush(unfinished)
             if target.exists():
                 _remove(target)
@@ -129,6 +127,8 @@ def read_checkpoint(path: Path) -> Snapshot:
     """Read a checkpoint and compare every file with its size and digest."""
     try:
         facts = json.loads((path / STATE).read_text("utf-8"))
+        if facts.pop("digest") != _digest(facts):
+            raise ModelError(f"{path / STATE} is damaged")
         files: Mapping[str, Mapping[str, Any]] = facts.pop("files")
         if facts.pop("format") != FORMAT:
             raise ModelError(f"{path} was written by another version of unmask")
@@ -146,6 +146,10 @@ def read_checkpoint(path: Path) -> Snapshot:
 def _tables(snapshot: Snapshot) -> dict[str, dict[str, Tensor]]:
     tables = {"weights": snapshot.weights, "optimiser": snapshot.optimiser, "average": snapshot.average}
     return {f"{name}.safetensors": tensors for name, tensors in tables.items()}
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return digest(json.dumps(body, sort_keys=True))
 
 
 def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -1,0 +1,345 @@
+"""Runs from start to end: folders, going on to the bit, signals, failures, bases, recipes."""
+
+import json
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from unmask.checkpoint import load_model
+from unmask.config import Recipe, TokenizerConfig, load_recipe, recipe_names
+from unmask.data.prepare import prepare
+from unmask.errors import ConfigError, CorpusError, ModelError, OutputError, UserError
+from unmask.runs import read_metrics
+from unmask.text import find_sources
+from unmask.tokenizer import Tokenizer, extend, train_tokenizer
+from unmask.train.machine import Machine
+from unmask.train.material import Start, gather
+from unmask.train.pretrain import Pretraining, dry_run, pretrain
+from unmask.train.state import newest
+
+Make = Callable[..., Recipe]
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+
+OBJECTIVES = {
+    "mlm": [],
+    "muon": ["train.optimiser=muon"],
+    "nsp": ["batch.pairs=nsp"],
+    "sop": ["batch.pairs=sop", "batch.mask.kind=word"],
+    "span": ["batch.mask.kind=span", "objective.sbo=true"],
+    "causal": ["objective.causal=1.0"],
+    "hybrid": ["objective.causal=0.5", "batch.mask.ratio_end=0.3"],
+    "stages": ["train.stages=[{share=0.5,length=16},{share=0.5,length=64}]", "train.average=0.4"],
+    "workers": ["train.workers=2", "train.batch_warmup=0.5", "batch.alpha=0.3"],
+}
+
+
+def final_weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "model" / "model.safetensors")
+
+
+def identical(one: Path, other: Path) -> bool:
+    a, b = newest(one / "checkpoints")[0], newest(other / "checkpoints")[0]
+    assert a
+    assert b
+    tables = [(a.weights, b.weights), (a.optimiser, b.optimiser), (a.average, b.average)]
+    tables.append((final_weights(one), final_weights(other)))
+    return all(x.keys() == y.keys() and all(torch.equal(x[k], y[k]) for k in x) for x, y in tables)
+
+
+def rows(run: Path) -> list[dict[str, object]]:
+    """The metrics without what depends on the clock."""
+    return [
+        {k: v for k, v in row.items() if k not in ("seconds", "tokens_per_s")} for row in read_metrics(run)
+    ]
+
+
+def stopped_at(step: int, watcher: type) -> object:
+    """Progress that asks the run to stop after a step, as a cluster would."""
+    return watcher(lambda done: signal.raise_signal(signal.SIGTERM) if done == step else None)
+
+
+@pytest.mark.parametrize("kind", OBJECTIVES)
+def test_resumed_equals_uninterrupted(
+    kind: str, small: Make, shards: Path, tmp_path: Path, watcher: type
+) -> None:
+    recipe, start = small(*OBJECTIVES[kind], "train.save_every=100", "train.eval_every=2"), Start(data=shards)
+    whole = pretrain(recipe, tmp_path / "whole", start)
+    assert whole.steps == 6
+    assert whole.stopped is None
+    for number, step in enumerate([1, 3, 5] if kind in ("mlm", "stages") else [2]):
+        result = pretrain(recipe, tmp_path / "parts", start, number > 0, stopped_at(step, watcher))
+        assert (result.steps, result.stopped, result.model) == (step, signal.SIGTERM, None)
+    result = pretrain(recipe, tmp_path / "parts", start, resume=True)
+    assert result.steps == 6
+    assert identical(tmp_path / "whole", tmp_path / "parts")
+    assert rows(tmp_path / "whole") == rows(tmp_path / "parts")
+    assert result.valid == whole.valid
+
+
+def test_the_folder_of_a_run(small: Make, shards: Path, tmp_path: Path) -> None:
+    result = pretrain(small("train.steps=8", "train.keep=3"), tmp_path / "run", Start(data=shards))
+    run = tmp_path / "run"
+    assert {p.name for p in run.iterdir()} == {
+        "recipe.toml", "plan.json", "metrics.jsonl", "checkpoints", "best", "model",
+    }  # fmt: skip
+    assert sorted(p.name for p in (run / "checkpoints").iterdir()) == ["00000006", "00000007", "00000008"]
+    assert load_recipe(run / "recipe.toml").model.vocab_size == 140
+    records = list(read_metrics(run))
+    train = [record for record in records if record["split"] == "train"]
+    valid = [record for record in records if record["split"] == "valid"]
+    assert [record["step"] for record in train] == list(range(1, 9))
+    assert set(valid[-1]["languages"]) == {"en", "pt"}
+    assert {"mlm", "masked", "random", "kept"} <= set(valid[-1]["accuracy"])
+    assert valid[-1]["loss"] < valid[0]["loss"]
+    assert result.best_loss == pytest.approx(min(record["loss"] for record in valid), rel=1e-5)
+    mean = sum(valid[-1]["languages"][name]["loss"] for name in ("en", "pt")) / 2
+    assert mean == pytest.approx(valid[-1]["loss"], abs=0.2)
+    assert "fill-mask" in (run / "model" / "README.md").read_text()
+
+
+def test_transformers_opens_the_model(small: Make, shards: Path, tmp_path: Path) -> None:
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    from unmask.predict import load
+
+    pretrain(small("train.steps=20", "train.lr=0.01"), tmp_path / "run", Start(data=shards))
+    folder = tmp_path / "run" / "model"
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForMaskedLM.from_pretrained(folder)
+    text = "O padeiro [MASK] pão quente."
+    given = tokenizer(text, return_tensors="pt")
+    with torch.no_grad():
+        scores = model(**given).logits[0, given["input_ids"][0].tolist().index(tokenizer.mask_token_id)]
+    ours = load(folder, device="cpu").fill(text, top=1)[0]
+    assert ours.text
+    best = tokenizer.decode(scores.argmax())
+    assert best in ours.text
+
+
+def test_from_raw_text_in_one_go(small: Make, text: Path, tmp_path: Path) -> None:
+    recipe = small("tokenizer.vocab_size=120", "prepare.valid=0.1", "train.epochs=0.5")
+    sources = find_sources([f"pt={text / 'pt.txt'}", f"en={text / 'en.txt'}"])
+    plan = dry_run(recipe, tmp_path / "run", Start(sources))
+    assert plan.tokens_per_s
+    assert plan.memory_bytes
+    assert plan.seconds
+    made = {p: p.stat().st_mtime_ns for p in (tmp_path / "run").rglob("*") if p.is_file()}
+    assert plan.epochs == pytest.approx(0.5, rel=0.2)
+    result = pretrain(recipe, tmp_path / "run", Start(sources))
+    assert result.steps == plan.steps
+    kept = {p for p, when in made.items() if p.stat().st_mtime_ns == when}
+    assert kept == set(made), "vocabulary and shards are made once"
+    assert Tokenizer.load(tmp_path / "run" / "model").vocab_size == 120
+    other = small("tokenizer.vocab_size=110", "prepare.valid=0.1", "train.epochs=0.5")
+    with pytest.raises(OutputError, match="holds a run already"):
+        pretrain(other, tmp_path / "run", Start(sources))
+
+
+def test_a_time_becomes_steps_once(small: Make, shards: Path, tmp_path: Path, watcher: type) -> None:
+    recipe = small("train.seconds=1.0")
+    first = pretrain(recipe, tmp_path / "run", Start(data=shards), False, stopped_at(2, watcher))
+    planned = json.loads((tmp_path / "run" / "plan.json").read_text())["steps"]
+    assert planned > 2
+    assert first.steps == 2
+    assert pretrain(recipe, tmp_path / "run", Start(data=shards), resume=True).steps == planned
+
+
+def test_a_finished_run_is_finished(small: Make, shards: Path, tmp_path: Path) -> None:
+    first = pretrain(small(), tmp_path / "run", Start(data=shards))
+    before = final_weights(tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "model")
+    again = pretrain(small(), tmp_path / "run", Start(data=shards), resume=True)
+    assert again == first
+    assert all(torch.equal(before[name], tensor) for name, tensor in final_weights(tmp_path / "run").items())
+
+
+def test_patience_ends_a_run_that_no_longer_improves(small: Make, shards: Path, tmp_path: Path) -> None:
+    recipe = small(
+        "train.steps=60", "train.lr=1e-9", "train.eval_every=1", "train.patience=2", "train.weight_decay=0.0"
+    )
+    result = pretrain(recipe, tmp_path / "run", Start(data=shards))
+    assert result.steps < 60
+    assert result.model
+    again = pretrain(recipe, tmp_path / "run", Start(data=shards), resume=True)
+    assert again.steps == result.steps
+
+
+def poisoned(recipe: Recipe, shards: Path, run: Path, steps: range, watcher: type) -> tuple[Pretraining, Any]:
+    """A run into whose weights an infinity is put after some steps."""
+
+    def poison(step: int) -> None:
+        if step in steps:
+            with torch.no_grad():
+                training.trainer.model.heads["mlm"].bias[7] = float("inf")
+
+    watch = watcher(poison)
+    material, machine = gather(recipe, run, Start(data=shards)), Machine(torch.device("cpu"), False)
+    training = Pretraining(material, machine, run, watch)
+    return training, watch
+
+
+def test_after_several_bad_steps_the_weights_go_back(
+    small: Make, shards: Path, tmp_path: Path, watcher: type
+) -> None:
+    recipe = small("train.steps=16", "train.save_every=4", "train.eval_every=16")
+    training, watch = poisoned(recipe, shards, tmp_path / "run", range(6, 7), watcher)
+    assert training.train().steps == 16
+    records = [record for record in read_metrics(tmp_path / "run") if record["split"] == "train"]
+    assert [record["step"] for record in records if record["skipped"]] == [7, 8, 9, 10, 11]
+    assert [record["loss"] is None for record in records] == [record["skipped"] for record in records]
+    assert any("the weights are those of step 4 again" in said for said in watch.said)
+
+
+def test_a_run_that_diverges_again_and_again_gives_up(
+    small: Make, shards: Path, tmp_path: Path, watcher: type
+) -> None:
+    recipe = small("train.steps=60", "train.save_every=4", "train.eval_every=60")
+    training, _ = poisoned(recipe, shards, tmp_path / "run", range(6, 60), watcher)
+    with pytest.raises(UserError, match=r"diverged.*lower train\.lr"):
+        training.train()
+
+
+def test_a_broken_checkpoint_is_passed_over(small: Make, shards: Path, tmp_path: Path, watcher: type) -> None:
+    recipe, start = small("train.save_every=1"), Start(data=shards)
+    pretrain(recipe, tmp_path / "whole", start)
+    pretrain(recipe, tmp_path / "run", start, False, stopped_at(4, watcher))
+    victim = tmp_path / "run" / "checkpoints" / "00000004" / "optimiser.safetensors"
+    content = bytearray(victim.read_bytes())
+    content[-3] ^= 4
+    victim.write_bytes(content)
+    watch = watcher()
+    pretrain(recipe, tmp_path / "run", start, True, watch)
+    assert any("passed over a broken checkpoint" in said for said in watch.said)
+    assert any("after step 3" in said for said in watch.said)
+    assert identical(tmp_path / "whole", tmp_path / "run")
+
+
+def test_what_changed_since_is_refused(small: Make, shards: Path, tmp_path: Path, watcher: type) -> None:
+    folder = tmp_path / "shards"
+    shutil.copytree(shards, folder)
+    start = Start(data=folder)
+    pretrain(small(), tmp_path / "run", start, False, stopped_at(3, watcher))
+    with pytest.raises(OutputError, match="add --resume"):
+        pretrain(small(), tmp_path / "run", start)
+    with pytest.raises(
+        ConfigError, match=r"another train\.lr, batch\.mask\.ratio|another batch\.mask\.ratio, train\.lr"
+    ):
+        pretrain(small("train.lr=0.1", "batch.mask.ratio=0.2", "train.keep=5"), tmp_path / "run", start, True)
+    shard = next(iter((folder / "train").glob("*.safetensors")))
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    shard.write_bytes(content)
+    with pytest.raises(CorpusError, match="changed since it was prepared"):
+        pretrain(small(), tmp_path / "run", start, True)
+    recipe = load_recipe(None, ["prepare.valid=0.2"])
+    (tmp_path / "other.txt").write_text("A vizinha rega as plantas.\n\nO menino espera o comboio.", "utf-8")
+    sources, tokenizer = find_sources([str(tmp_path / "other.txt")]), Tokenizer.load(shards / "tokenizer")
+    prepare(sources, tokenizer, tmp_path / "other", recipe, workers=1)
+    with pytest.raises(CorpusError, match="changed since this run began"):
+        pretrain(small(), tmp_path / "run", Start(data=tmp_path / "other"), True)
+
+
+def test_mistakes_are_one_clear_line(small: Make, shards: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="either --data SHARDS or --text"):
+        pretrain(small(), tmp_path / "run", Start())
+    with pytest.raises(ConfigError, match="longer than the model's 64 positions"):
+        pretrain(small("batch.length=128"), tmp_path / "run", Start(data=shards))
+    with pytest.raises(CorpusError, match="not a corpus"):
+        pretrain(small(), tmp_path / "run", Start(data=shards / "train"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="is a file"):
+        pretrain(small(), tmp_path / "file", Start(data=shards))
+
+
+def test_going_on_from_a_model_with_new_entries(
+    small: Make, shards: Path, text: Path, tmp_path: Path
+) -> None:
+    pretrain(small(), tmp_path / "base", Start(data=shards))
+    base = tmp_path / "base" / "model"
+    old = Tokenizer.load(base)
+    words = ["zamburra zamburra cravina cravina", "cravina zamburra do jardim"] * 20
+    new = extend(old, words, 4)
+    assert new.vocab_size > old.vocab_size
+    prepare(
+        find_sources([str(text)]), new, tmp_path / "new", load_recipe(None, ["prepare.valid=0.1"]), workers=1
+    )
+    material = gather(small(), tmp_path / "run", Start(data=tmp_path / "new", base=base))
+    table = material.model().encoder.embeddings.tokens.weight
+    before = load_file(base / "model.safetensors")["bert.embeddings.word_embeddings.weight"]
+    assert torch.equal(table[: old.vocab_size], before)
+    for entry, pieces in new.old_pieces.items():
+        torch.testing.assert_close(table[entry], before[list(pieces)].mean(0))
+    result = pretrain(small(), tmp_path / "run", Start(data=tmp_path / "new", base=base))
+    assert result.steps == 6
+    assert Tokenizer.load(tmp_path / "run" / "model").vocab_size == new.vocab_size
+    stranger = tmp_path / "stranger"
+    other = train_tokenizer(["uma frase bem diferente das outras"] * 5, TokenizerConfig(vocab_size=40))
+    prepare(find_sources([str(text)]), other, stranger, load_recipe(None, []), workers=1)
+    with pytest.raises(ModelError, match="another tokenizer"):
+        pretrain(small(), tmp_path / "refused", Start(data=stranger, base=base))
+
+
+def test_going_on_lowers_the_loss_from_where_it_was(small: Make, shards: Path, tmp_path: Path) -> None:
+    recipe = small("train.steps=20", "train.eval_every=20")
+    first = pretrain(recipe, tmp_path / "base", Start(data=shards))
+    more = pretrain(recipe, tmp_path / "more", Start(data=shards, base=tmp_path / "base" / "model"))
+    assert first.valid
+    assert more.valid
+    assert more.valid.loss < first.valid.loss
+    assert (
+        next(iter(read_metrics(tmp_path / "more")))["loss"]
+        < next(iter(read_metrics(tmp_path / "base")))["loss"] - 0.3
+    )
+
+
+TOY = [
+    "model.width=32", "model.layers=3", "model.heads=2", "model.inner=48", "model.positions=64",
+    "batch.length=32", "train.batch_tokens=256", "train.micro_tokens=128", "train.steps=3", "train.workers=0",
+    "train.eval_tokens=500",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_runs_at_toy_size(name: str, shards: Path, tmp_path: Path) -> None:
+    stages = load_recipe(name).train.stages
+    toy = [*TOY, "train.stages=[{share=0.7,length=16},{share=0.3,length=32}]"] if stages else TOY
+    result = pretrain(load_recipe(name, toy), tmp_path / "run", Start(data=shards))
+    assert result.steps == 3
+    assert result.valid
+    model, report = load_model(tmp_path / "run" / "model")
+    assert not report.missing
+    assert not report.unused
+    assert model.config == load_recipe(tmp_path / "run" / "recipe.toml").model
+
+
+@pytest.mark.parametrize("kind", ["mlm", "hybrid"])
+def test_golden_losses(kind: str, small: Make, shards: Path, tmp_path: Path) -> None:
+    recipe = small(*OBJECTIVES[kind], "train.steps=12", "model.dropout=0.0", "model.attention_dropout=0.0")
+    pretrain(recipe, tmp_path / "run", Start(data=shards))
+    found = [[row["step"], row["split"], row["loss"]] for row in read_metrics(tmp_path / "run")]
+    path = GOLDEN / f"losses-{kind}.json"
+    expected = json.loads(path.read_text())
+    assert [row[:2] for row in found] == [row[:2] for row in expected]
+    assert [row[2] for row in found] == pytest.approx([row[2] for row in expected], abs=1e-4)
+
+
+def test_command_line(shards: Path, tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from unmask.cli import app
+
+    changes = [part for change in TOY for part in ("--set", change)]
+    common = ["pretrain", "tiny-docs", "--data", str(shards), "-o", str(tmp_path / "run"), *changes]
+    shown = CliRunner().invoke(app, [*common, "--dry-run", "-q"])
+    assert shown.exit_code == 0, shown.output
+    assert "tokens/s (measured)" in shown.stdout
+    made = CliRunner().invoke(app, [*common, "--json", "-q"])
+    assert json.loads(made.stdout)["steps"] == 3
+    again = CliRunner().invoke(app, common)
+    assert isinstance(again.exception, OutputError)
+    assert "model:" in CliRunner().invoke(app, [*common, "--resume", "-q"]).stdout
