@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-CPU_TOKENS = 4096
+CPU_TOKENS = 2048
 """Enough to keep every core busy, little enough to stay near the caches."""
 GPU_TOKENS = 65_536
 

@@ -11,6 +11,7 @@ from unmask.errors import ConfigError, ModelError
 from unmask.model.published import read_config
 from unmask.model.weights import LoadReport
 from unmask.predict.masked import MaskedLM
+from unmask.predict.memory import keep_freed_memory
 from unmask.predict.onnx import ONNX_FILE, OnnxModel
 from unmask.predict.predictor import Predictor
 from unmask.predict.quantise import quantise
@@ -39,6 +40,8 @@ def load(
         raise ConfigError(f"there is no dtype {dtype!r}; those we have: auto, int8, {', '.join(DTYPES)}")
     if dtype == "int8" and place.type != "cpu":
         raise ConfigError("int8 runs on the CPU: ask for device cpu, or for another dtype")
+    if place.type == "cpu":
+        keep_freed_memory()
     model: object
     if (folder / ONNX_FILE).exists() and not (folder / WEIGHTS).exists():
         model, report = OnnxModel(read_config(read_values(folder)), folder / ONNX_FILE), LoadReport()

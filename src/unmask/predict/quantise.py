@@ -37,7 +37,7 @@ class Int8Linear(nn.Module):
             1.0, 0, torch.float32, "none", [], "",
         )  # fmt: skip
         step = largest / 127
-        return out.mul_(step) if self.bias is None else torch.addcmul(self.bias, out, step)
+        return out.mul_(step) if self.bias is None else torch.addcmul(self.bias, out, step, out=out)
 
 
 def quantise(encoder: Encoder) -> None:
