@@ -77,7 +77,8 @@ def main() -> None:
     body = "\n\n".join(
         [
             f"{size:.0f} MB of Portuguese, {options.vocab_size:,} entries; cleaning, training and the report "
-            "included. Unigram learns from a sample of at most 50 MB of it. Core seconds are those of all cores together and vary less on a shared machine.",
+            "included. Unigram learns from a sample of at most 50 MB of it. "
+            "Core seconds are those of all cores together and vary less on a shared machine.",
             table(["kind", "seconds", "core seconds", "peak memory, MB"], costs),
             "Fit on text that ours were not trained on; a word is a run of letters and digits, or one sign.",
             table(
