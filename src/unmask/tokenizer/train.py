@@ -118,7 +118,7 @@ def _bpe(job: _Job) -> models.BPE:
 
 
 def _unigram(job: _Job) -> models.Unigram:
-    """Trained by SentencePiece; the trainer in `tokenizers` gathers candidates without word counts."""
+    """Trained by SentencePiece, which seldom joins a word and its comma in one entry, unlike `tokenizers`."""
     import sentencepiece
 
     config, special = job.config, job.special
