@@ -1,7 +1,7 @@
 """Keep freed memory for the next batch.
 
-A pass through the encoder takes and frees the same large arrays again and again. The C library would hand them
-back to the system each time and fault every page in anew: a tenth of the time in float32, a quarter in int8.
+A pass through the encoder takes and frees the same large arrays again and again. The C library would hand
+them back to the system and fault every page in anew: a tenth of the time in float32, a quarter in int8.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ _LARGEST = 32 << 20
 
 @cache
 def keep_freed_memory() -> bool:
-    """Let glibc keep up to 512 MB of freed memory; says whether it does. Other systems are left as they are."""
+    """Let glibc keep up to 512 MB of freed memory; says whether it does. Other libraries stay as they are."""
     if not sys.platform.startswith("linux"):
         return False
     try:

@@ -13,6 +13,9 @@ from unmask.model.encoder import Encoder
 _ZERO = 128
 """Signed inputs are shifted by this: oneDNN is fast with unsigned inputs only."""
 
+_ROWS = 128
+"""Rows rounded at a time: they stay in the cache from the first pass to the last."""
+
 
 class Int8Linear(nn.Module):
     """A linear layer with eight-bit weights and inputs; everything else stays in float32."""
@@ -29,15 +32,24 @@ class Int8Linear(nn.Module):
         self.bias = None if bias is None else bias.detach().float()
 
     def forward(self, x: Tensor) -> Tensor:
-        largest = torch.maximum(x.amax(1, keepdim=True), -x.amin(1, keepdim=True)).clamp_min(1e-12)  # (T, 1)
-        rounded = x.mul(127 / largest).round_().to(torch.int8)
-        shifted = rounded.view(torch.uint8).bitwise_xor_(_ZERO)  # the same as adding 128
+        rounded, step = round_rows(x)
         out: Tensor = torch.ops.onednn.qlinear_pointwise(
-            shifted, 1.0, _ZERO, self.packed, self.scales, self.zeros, None,
+            rounded, 1.0, _ZERO, self.packed, self.scales, self.zeros, None,
             1.0, 0, torch.float32, "none", [], "",
         )  # fmt: skip
-        step = largest / 127
         return out.mul_(step) if self.bias is None else torch.addcmul(self.bias, out, step, out=out)
+
+
+def round_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Each row in steps of 1/127 of its largest value, shifted to be unsigned; and the steps (T, 1)."""
+    rounded = torch.empty(x.shape, dtype=torch.int8)
+    largest = torch.empty(len(x), 1)
+    for start in range(0, len(x), _ROWS):
+        rows = x[start : start + _ROWS]
+        high = torch.maximum(rows.amax(1, keepdim=True), -rows.amin(1, keepdim=True)).clamp_min_(1e-12)
+        largest[start : start + _ROWS] = high
+        rounded[start : start + _ROWS] = rows.mul(127 / high).round_()
+    return rounded.view(torch.uint8).bitwise_xor_(_ZERO), largest / 127  # xor is the same as adding 128
 
 
 def quantise(encoder: Encoder) -> None:
