@@ -6,12 +6,14 @@ import importlib.metadata
 import lzma
 import os
 import platform
+import resource
 import shutil
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -119,14 +121,26 @@ class PeakMemory:
             self.peak = max(self.peak, total / 1e6)
 
 
-def timed_run(command: Sequence[str]) -> tuple[float, float]:
-    """Seconds and peak MB of a command with all its processes; it must succeed."""
-    start = time.perf_counter()
+@dataclass(frozen=True)
+class Cost:
+    """What a command took, with all its processes."""
+
+    seconds: float
+    core_seconds: float
+    """Processor time: on a shared machine it says more than the clock."""
+    peak_mb: float
+
+
+def timed_run(command: Sequence[str]) -> Cost:
+    """Run a command, which must succeed, and say what it took."""
+    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     with PeakMemory(process.pid) as memory:
         if process.wait():
             sys.exit(f"{' '.join(command)} failed")
-    return time.perf_counter() - start, memory.peak
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    core = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Cost(time.perf_counter() - start, core, memory.peak)
 
 
 def arguments(description: str) -> argparse.ArgumentParser:

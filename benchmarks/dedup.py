@@ -82,8 +82,9 @@ def whole_pass(paths: list[Path], scratch: Path) -> list[tuple[object, ...]]:
     for files, workers in ((paths[2:], 1), (paths, 1), (paths, 2)):
         size = sum(path.stat().st_size for path in files) / 1e6
         options = ["-o", str(scratch / "out.jsonl"), "--workers", str(workers), "--quiet"]
-        seconds, peak = timed_run([sys.executable, "-m", "unmask", "dedup", *map(str, files), *options])
-        rows.append((f"{size:.0f} MB", workers, f"{seconds:.1f}", f"{size / seconds:.1f}", f"{peak:.0f}"))
+        cost = timed_run([sys.executable, "-m", "unmask", "dedup", *map(str, files), *options])
+        rate, peak = f"{size / cost.seconds:.1f}", f"{cost.peak_mb:.0f}"
+        rows.append((f"{size:.0f} MB", workers, f"{cost.seconds:.1f}", rate, peak))
     return rows
 
 

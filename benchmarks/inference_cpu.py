@@ -162,6 +162,7 @@ def measure(texts: list[str], scratch: Path, rounds: int) -> tuple[dict[str, Any
     for name in SIDES:
         pipes[name], theirs = context.Pipe()
         context.Process(target=serve_side, args=(name, scratch, texts, theirs), daemon=True).start()
+        theirs.close()  # so that a side that fails ends the run
         given[name] = pipes[name].recv()
     seconds: dict[str, list[float]] = {name: [] for name in SIDES}
     for number in range(rounds):

@@ -1,37 +1,39 @@
 """`unmask prepare`, end to end, against the tokenizer library alone and against `datasets.map`.
 
-The three sides get the same uncompressed text, the same vocabulary and the same number of threads, one after
-the other in one run. Ours reads, cleans, deduplicates, splits, finds sentences, encodes, writes and checks.
+All sides get the same uncompressed text, the same vocabulary and the same number of threads, each in a
+process of its own, one after the other in one run. Ours reads, cleans, deduplicates, splits, finds sentences,
+encodes, writes and checks; its start is counted, as is theirs.
 """
 
+import argparse
 import os
 import sys
-import time
 from pathlib import Path
 
-from common import arguments, clean, data_root, table, timed_run, unpack, write_result
+from common import Cost, arguments, clean, data_root, table, timed_run, unpack, write_result
 
 PORTUGUESE = ["pt/parlamento", "pt/romances", "pt/machado", "pt/senado", "pt-research/dhbb"]
 ENGLISH = ["en/gutenberg", "en/wikipedia", "en/wikinews", "en-research/babylm_childes"]
 CORES = len(os.sched_getaffinity(0))
+OURS = "unmask prepare, the whole pipeline"
+SIDES = {
+    "batch": "tokenizers encode_batch alone",
+    "fast": "tokenizers encode_batch_fast alone",
+    "datasets": "datasets.map",
+}
 
 
-def read_lines(paths: list[Path]) -> list[str]:
-    return [line for path in paths for line in path.read_text("utf-8").split("\n") if line]
-
-
-def time_encode_batch(lines: list[str], vocabulary: Path, fast: bool) -> float:
+def encode_alone(paths: list[Path], vocabulary: Path, fast: bool) -> None:
     from unmask.tokenizer import Tokenizer
 
     backend = Tokenizer.load(vocabulary).backend
     encode = backend.encode_batch_fast if fast else backend.encode_batch
-    start = time.perf_counter()
+    lines = [line for path in paths for line in path.read_text("utf-8").split("\n") if line]
     for at in range(0, len(lines), 10_000):  # the results of one call at a time are in memory
         encode(lines[at : at + 10_000], add_special_tokens=False)
-    return time.perf_counter() - start
 
 
-def time_datasets(paths: list[Path], vocabulary: Path, cache: Path) -> float:
+def map_datasets(paths: list[Path], vocabulary: Path, cache: Path) -> None:
     import datasets
     from transformers import AutoTokenizer
 
@@ -41,61 +43,84 @@ def time_datasets(paths: list[Path], vocabulary: Path, cache: Path) -> float:
     tokenizer = AutoTokenizer.from_pretrained(cache / "tokenizer")
     tokenizer.model_max_length = int(1e30)
     datasets.disable_progress_bars()
-    start = time.perf_counter()
     files = [str(path) for path in paths]
     data = datasets.load_dataset("text", data_files=files, split="train", cache_dir=str(cache))
     data.map(
         lambda rows: tokenizer(rows["text"], add_special_tokens=False, return_attention_mask=False),
         batched=True, num_proc=CORES, remove_columns=["text"],
     )  # fmt: skip
-    return time.perf_counter() - start
 
 
-def ours(paths: list[Path], vocabulary: Path, out: Path) -> tuple[float, float]:
+def run_ours(paths: list[Path], vocabulary: Path, out: Path) -> Cost:
     clean(out)
-    return timed_run(
-        [sys.executable, "-m", "unmask", "prepare", *map(str, paths), "-t", str(vocabulary), "-o", str(out), "-q"]
+    command = [sys.executable, "-m", "unmask", "prepare", *map(str, paths)]
+    return timed_run([*command, "-t", str(vocabulary), "-o", str(out), "-q"])
+
+
+def run_side(side: str, options: argparse.Namespace) -> Cost:
+    limits = ["--limit-mb", str(options.limit_mb), "--scratch", str(options.scratch)]
+    return timed_run([sys.executable, __file__, "--side", side, *limits])
+
+
+def compare(paths: list[Path], vocabulary: Path, options: argparse.Namespace) -> str:
+    size = sum(path.stat().st_size for path in paths) / 1e6
+    costs = {OURS: [run_ours(paths, vocabulary, options.scratch / "out")]}
+    for side, name in SIDES.items():
+        costs[name] = [run_side(side, options)]
+        clean(options.scratch / "cache")
+    costs[OURS].append(run_ours(paths, vocabulary, options.scratch / "out"))
+    seconds = {name: sum(c.seconds for c in each) / len(each) for name, each in costs.items()}
+    core = {name: sum(c.core_seconds for c in each) / len(each) for name, each in costs.items()}
+    rows = [
+        [
+            name,
+            ", ".join(f"{cost.seconds:.0f}" for cost in each),
+            f"{size / seconds[name]:.2f}",
+            f"{seconds[name] / seconds[OURS]:.2f} ×",
+            f"{core[name]:.0f}",
+            f"{core[name] / core[OURS]:.2f} ×",
+            f"{max(cost.peak_mb for cost in each):.0f}",
+        ]
+        for name, each in costs.items()
+    ]
+    head = ["side", "seconds", "MB/s", "unmask is", "core seconds", "unmask is", "peak memory, MB"]
+    about = (
+        f"{size:.0f} MB of Portuguese, BERTimbau's WordPiece vocabulary, {CORES} threads or processes each."
     )
+    return f"{about}\n\n{table(head, rows)}"
+
+
+def memory(vocabulary: Path, options: argparse.Namespace) -> str:
+    rows = []
+    for limit in (50, 500):
+        paths = unpack(PORTUGUESE + ENGLISH, options.scratch / "more", min(limit, options.limit_mb))
+        size = sum(path.stat().st_size for path in paths) / 1e6
+        cost = run_ours(paths, vocabulary, options.scratch / "out")
+        rows.append(
+            [f"{size:.0f}", f"{cost.seconds:.0f}", f"{size / cost.seconds:.2f}", f"{cost.peak_mb:.0f}"]
+        )
+    return table(["text, MB", "seconds", "MB/s", "peak memory of all processes, MB"], rows)
 
 
 def main() -> None:
-    options = arguments(__doc__ or "").parse_args()
-    scratch, vocabulary = options.scratch, data_root() / "vocab" / "bertimbau" / "vocab.txt"
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    vocabulary = data_root() / "vocab" / "bertimbau" / "vocab.txt"
     os.environ["HF_DATASETS_OFFLINE"] = "1"
-    paths = unpack(PORTUGUESE, scratch / "text", options.limit_mb)
-    size = sum(path.stat().st_size for path in paths) / 1e6
-    lines = read_lines(paths)
-
-    results: dict[str, list[float]] = {}
-    seconds, memory = ours(paths, vocabulary, scratch / "out")
-    results["unmask prepare (whole pipeline)"] = [seconds]
-    results["tokenizers encode_batch"] = [time_encode_batch(lines, vocabulary, fast=False)]
-    results["tokenizers encode_batch_fast"] = [time_encode_batch(lines, vocabulary, fast=True)]
-    del lines
-    results["datasets.map"] = [time_datasets(paths, vocabulary, scratch / "cache")]
-    again, _ = ours(paths, vocabulary, scratch / "out")
-    results["unmask prepare (whole pipeline)"].append(again)
-    clean(scratch / "cache")
-
-    rate = {name: size / (sum(times) / len(times)) for name, times in results.items()}
-    mine = rate["unmask prepare (whole pipeline)"]
-    rows = [
-        [name, ", ".join(f"{s:.1f}" for s in results[name]), f"{value:.2f}", f"{mine / value:.2f} ×"]
-        for name, value in rate.items()
-    ]
-    body = f"{size:.0f} MB of Portuguese, BERTimbau's WordPiece vocabulary, {CORES} threads or processes.\n\n"
-    body += table(["side", "seconds", "MB/s", "unmask is"], rows)
-
-    body += f"\n\nPeak resident memory of all processes: {memory:.0f} MB at {size:.0f} MB of text.\n\n"
-    sizes = []
-    for limit in (50, 500):
-        some = unpack(PORTUGUESE + ENGLISH, scratch / "text", min(limit, options.limit_mb))
-        mb = sum(path.stat().st_size for path in some) / 1e6
-        seconds, memory = ours(some, vocabulary, scratch / "out")
-        sizes.append([f"{mb:.0f}", f"{seconds:.1f}", f"{mb / seconds:.2f}", f"{memory:.0f}"])
-    body += table(["text, MB", "seconds", "MB/s", "peak memory, MB"], sizes)
+    text = options.scratch / "text"
+    if options.side:
+        paths = sorted(text.glob("*.txt"))
+        if options.side == "datasets":
+            map_datasets(paths, vocabulary, options.scratch / "cache")
+        else:
+            encode_alone(paths, vocabulary, options.side == "fast")
+        return
+    clean(options.scratch)
+    body = compare(sorted(unpack(PORTUGUESE, text, options.limit_mb)), vocabulary, options)
+    body += "\n\nMemory does not grow with the corpus:\n\n" + memory(vocabulary, options)
     write_result("prepare", "Preparing a corpus", body, ["unmask", "tokenizers", "datasets", "pyarrow"])
-    clean(scratch)
+    clean(options.scratch)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,10 @@ Each vocabulary is trained by the command line in a process of its own. Fit is m
 were held out by their hash, and on a text of another kind that ours were not trained on.
 """
 
-import resource
 import sys
 from pathlib import Path
 
-from common import arguments, clean, data_root, table, timed_run, unpack, write_result
+from common import Cost, arguments, clean, data_root, table, timed_run, unpack, write_result
 from unmask.config import TextConfig
 from unmask.text import find_sources, read_documents, split_of, text_hash
 from unmask.tokenizer import Tokenizer
@@ -30,16 +29,11 @@ def separate(paths: list[Path], train: Path, held: Path) -> None:
                 chosen.write(paragraph.text + "\n\n")
 
 
-def train(kind: str, vocab_size: int, text: Path, out: Path) -> tuple[float, float, float]:
-    """Seconds on the clock, seconds of all cores together, and peak MB."""
+def train(kind: str, vocab_size: int, text: Path, out: Path) -> Cost:
     wanted = ["--kind", kind, "--vocab-size", str(vocab_size)]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    seconds, memory = timed_run(
+    return timed_run(
         [sys.executable, "-m", "unmask", "tokenizer", f"pt={text}", "-o", str(out), "-q", *wanted]
     )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    work = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return seconds, work, memory
 
 
 def main() -> None:
@@ -56,8 +50,8 @@ def main() -> None:
     costs = []
     tokenizers = {}
     for kind in ("wordpiece", "unigram"):
-        seconds, work, memory = train(kind, options.vocab_size, scratch / "train.txt", scratch / kind)
-        costs.append([kind, f"{seconds:.0f}", f"{work:.0f}", f"{memory:.0f}"])
+        cost = train(kind, options.vocab_size, scratch / "train.txt", scratch / kind)
+        costs.append([kind, f"{cost.seconds:.0f}", f"{cost.core_seconds:.0f}", f"{cost.peak_mb:.0f}"])
         tokenizers[f"ours, {kind}"] = Tokenizer.load(scratch / kind)
     tokenizers["BERTimbau, wordpiece"] = Tokenizer.load(data_root() / "vocab" / "bertimbau")
 
