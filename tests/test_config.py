@@ -33,6 +33,12 @@ def test_changes_go_before_the_file(tmp_path: Path) -> None:
     assert recipe.text.fix_mojibake
 
 
+def test_an_empty_change_restores_the_default(tmp_path: Path) -> None:
+    path = tmp_path / "r.toml"
+    path.write_text("[text]\nmin_chars = 20\n")
+    assert load_recipe(path, ["text.min_chars=", "text.max_chars="]) == Recipe()
+
+
 def test_recipe_as_run_reads_back(tmp_path: Path) -> None:
     recipe = load_recipe(None, ["text.language_column=lang", "prepare.valid=0.1"])
     write_recipe(recipe, tmp_path / "recipe.toml")

@@ -404,6 +404,9 @@ def _apply(values: dict[str, Any], change: str) -> None:
     if sections == ["train"] and last in _BUDGETS:
         for other in _BUDGETS:
             values.pop(other, None)
+    if not text.strip():
+        values.pop(last, None)  # `--set section.key=` restores the default
+        return
     try:
         values[last] = tomllib.loads(f"x = {text}")["x"]
     except tomllib.TOMLDecodeError:

@@ -33,7 +33,7 @@ Changes = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Change one value of the recipe, e.g. text.min_chars=20.",
+        help="Change a value of the recipe, e.g. text.min_chars=20; an empty one restores the default.",
         show_default=False,
     ),
 ]
