@@ -11,13 +11,15 @@ import pytest
 import torch
 
 from unmask.checkpoint import save_model
-from unmask.config import TokenizerConfig
+from unmask.config import TokenizerConfig, load_recipe
+from unmask.data.prepare import prepare
 from unmask.model.network import Model, initialise
 from unmask.model.presets import preset
+from unmask.text import find_sources
 from unmask.tokenizer import train_tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["README.md", "docs/text-to-shards.md", "docs/models.md"]
+PAGES = ["README.md", "docs/text-to-shards.md", "docs/pretraining.md", "docs/models.md"]
 SENTENCES = [
     f"{who} {did} {what} {where}."
     for who in ("O gato", "A vizinha", "O gatinho", "Um velho banco")
@@ -44,6 +46,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     twin = Model(preset("modernbert-decoder", **sizes, **ids), ["mlm"])
     save_model(twin, place / "causal-model", tokenizer)
     train_tokenizer(SENTENCES, TokenizerConfig(vocab_size=110)).save(place / "vocab")
+    documents = find_sources([str(place / "livros")])
+    prepare(documents, tokenizer, place / "shards-ready", load_recipe(None, ["prepare.valid=0.1"]), workers=1)
     laws = [f"Artigo {n}. O proprietário conserva o telhado e o jardim." for n in range(40)]
     (place / "leis.txt").write_text("\n\n".join(laws), "utf-8")
     return place
@@ -55,10 +59,17 @@ def place(prepared: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(prepared, tmp_path / "page"))
 
 
+@pytest.fixture
+def shards(place: Path, page: str) -> None:
+    """Shards, for the page that begins with them."""
+    if page == "docs/pretraining.md":
+        (place / "shards-ready").rename(place / "shards")
+
+
 # What a page shows is for real text; here the text is small and time is short.
 SMALLER = {
     "--vocab-size 16000": "--vocab-size 130",
-    "--vocab-size 32000": "--vocab-size 130",
+    "--vocab-size 32000": "--vocab-size 58",
     "--add 2000": "--add 5",
 }
 FEWER = ["train.steps=3", "train.eval_every=3", "batch.length=32", "train.batch_tokens=128", "train.warmup=1"]
@@ -79,6 +90,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
+@pytest.mark.usefixtures("shards")
 def test_commands_run(place: Path, page: str) -> None:
     lines = [
         line for block in blocks(page, "console") for line in block.splitlines() if line.startswith("$ ")
