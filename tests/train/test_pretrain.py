@@ -251,6 +251,8 @@ def test_mistakes_are_one_clear_line(small: Make, shards: Path, tmp_path: Path) 
         pretrain(small("batch.length=128"), tmp_path / "run", Start(data=shards))
     with pytest.raises(CorpusError, match="not a corpus"):
         pretrain(small(), tmp_path / "run", Start(data=shards / "train"))
+    with pytest.raises(UserError, match="cannot express model.gated"):
+        pretrain(small("model.gated=true"), tmp_path / "run", Start(data=shards))
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="is a file"):
         pretrain(small(), tmp_path / "file", Start(data=shards))

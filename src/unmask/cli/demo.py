@@ -33,20 +33,30 @@ def demo(
         print_json(asdict(result))
     else:
         _print(result, out)
+    if result.training.stopped:
+        raise typer.Exit(128 + result.training.stopped)
 
 
 def _print(result: "DemoResult", out: Path) -> None:
+    training = result.training
     typer.echo(
         f"{result.documents:,} documents, {result.tokens:,} tokens, "
         f"{result.tokens_per_word:.3f} tokens per word, bins {result.fill_rate:.2%} full"
     )
-    typer.echo("\nWhat a masked model is asked:")
-    for example in result.examples:
-        typer.echo(f"  {example.text}")
-        shown = ", ".join(f"{h.shown} is {h.original}" for h in example.hidden)
-        typer.echo(f"      {shown}")
+    typer.echo(f"{training.steps:,} steps, {training.tokens:,} tokens in {training.seconds:,.0f} s")
+    if training.valid:
+        typer.echo(
+            f"hidden tokens guessed right: {training.valid.accuracy['mlm']:.1%} "
+            f"(the most frequent token alone: {result.baseline:.1%})"
+        )
+    if not training.model:
+        typer.echo("stopped and saved: run the same command to go on")
+        return
+    typer.echo("\nWhat the model fills in:")
+    for cloze in result.clozes:
+        typer.echo(f"  {cloze.text}\n      {', '.join(cloze.words)}")
     typer.echo(f"\nReport: {result.report}")
-    typer.echo("Next, on your own text:")
-    typer.echo("  unmask tokenizer FOLDER --vocab-size 16000 -o vocab")
-    typer.echo("  unmask prepare FOLDER --tokenizer vocab -o shards")
-    typer.echo(f"  unmask corpus {out / 'shards'}")
+    typer.echo("Next:")
+    typer.echo(f'  unmask fill --model {training.model} "The default [MASK] is one."')
+    typer.echo("  unmask pretrain tiny-docs --text FOLDER -o my-run    # the same on your own text")
+    typer.echo(f"  unmask corpus {out / 'run' / 'shards'}")

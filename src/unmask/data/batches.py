@@ -3,6 +3,7 @@
 T tokens, S sequences, M targets
 """
 
+import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
@@ -158,11 +159,17 @@ class Batches:
             num_workers=workers,
             pin_memory=pin,
             generator=torch.Generator(),  # else it would draw from the global one
+            worker_init_fn=_stand_apart if workers else None,
         )
         for batch in loader:
             if isinstance(batch, UserError):
                 raise batch
             yield batch
+
+
+def _stand_apart(worker: int) -> None:
+    """Ctrl-C and signals to a whole group are for the parent, which may need one more batch to stop."""
+    os.setpgid(0, 0)
 
 
 class _Once:

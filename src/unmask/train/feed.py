@@ -58,5 +58,7 @@ def _stage_inputs(
         pin,
     )
     for step in steps:
+        room = sum(sizes(step)) * stage.length / ranks
         taken = [next(stream) for _ in sizes(step)]
-        yield StepInput(step, [batch for batch, _ in taken], taken[-1][1], batches.fill_rate)
+        fill = sum(len(batch.ids) for batch, _ in taken) / room
+        yield StepInput(step, [batch for batch, _ in taken], taken[-1][1], fill)

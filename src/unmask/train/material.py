@@ -13,8 +13,9 @@ from unmask.data.prepare import prepare
 from unmask.data.shards import Corpus, read_manifest
 from unmask.errors import ConfigError, ModelError
 from unmask.files import digest, write_json
+from unmask.model.families import choose_architecture
 from unmask.model.network import Model
-from unmask.model.published import read_config
+from unmask.model.published import read_config, write_config
 from unmask.progress import SILENT, Progress
 from unmask.text import Source
 from unmask.tokenizer import Tokenizer
@@ -76,6 +77,7 @@ def gather(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT)
         model = _fitted(recipe.model, tokenizer)
     recipe = recipe.model_copy(update={"model": model})
     _check_length(recipe)
+    write_config(model, choose_architecture(model, Objectives(recipe).heads)[0])  # better now than at the end
     return Material(recipe, Corpus.open(folder), tokenizer, start.base)
 
 

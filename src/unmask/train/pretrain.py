@@ -8,6 +8,7 @@ run/
 """
 
 import math
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -146,7 +147,11 @@ class Pretraining:
         metrics = Metrics(self._run, counters.step) if parallel.rank() == 0 else None
         pin = self._machine.device.type == "cuda"
         inputs = feed(self._material.corpus, self.trainer.schedule, begin, counters.position, pin)
-        with polite_signals() as wish, self._progress.stage("training", steps, "steps") as stage:
+        with (
+            polite_signals() as wish,
+            closing(inputs),
+            self._progress.stage("training", steps, "steps") as stage,
+        ):
             stage.advance(counters.step)
             for record in self.trainer.run(inputs):
                 self._show(record, stage, metrics)
@@ -161,7 +166,6 @@ class Pretraining:
                     self._save()
                 if last:
                     break
-            inputs.close()
             self._saver.wait()
         return self._finish(wish)
 

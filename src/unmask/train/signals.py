@@ -26,10 +26,8 @@ def polite_signals() -> Iterator[Wish]:
     before = {number: signal.getsignal(number) for number in _SIGNALS}
 
     def note(number: int, frame: FrameType | None) -> None:
-        if os.getpid() != owner:  # a worker that was forked off: its parent will end it
-            if number == signal.SIGTERM:
-                os._exit(128 + number)
-            return
+        if os.getpid() != owner:
+            return  # a worker that was forked off: the step needs it, and its parent will end it
         wish.asked_by = signal.Signals(number)
         for each, handler in before.items():
             signal.signal(each, handler)

@@ -1,0 +1,176 @@
+"""`unmask pretrain` under kill -9, SIGTERM, Ctrl-C and a full disk: nothing is lost, the end is the same."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from unmask.config import TokenizerConfig, load_recipe
+from unmask.data.prepare import prepare
+from unmask.runs import read_metrics
+from unmask.text import find_sources
+from unmask.tokenizer import train_tokenizer
+from unmask.train.state import checkpoints, newest
+
+Outcome = tuple[dict[str, bytes], list[dict[str, object]]]
+KILLS = 20
+CHANGES = [
+    "model.width=64", "model.layers=2", "model.heads=2", "model.inner=128", "model.positions=64",
+    "batch.length=64", "batch.pairs=nsp", "train.batch_tokens=512", "train.micro_tokens=256",
+    "train.steps=200", "train.workers=1", "train.save_every=3", "train.eval_every=40",
+    "train.eval_tokens=2000", "train.average=0.1",
+]  # fmt: skip
+# A driver, so that a run starts in the time it takes to import torch, and says when it begins to train.
+DRIVER = """
+import sys
+from pathlib import Path
+import torch
+from unmask.config import load_recipe
+from unmask.errors import UserError
+from unmask.train.material import Start
+from unmask.train.pretrain import pretrain
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    recipe = load_recipe(None, sys.argv[3:])
+    print("ready", flush=True)
+    try:
+        result = pretrain(recipe, Path(sys.argv[2]), Start(data=Path(sys.argv[1])), resume=True)
+    except UserError as error:
+        sys.exit(f"unmask: {error}")
+    sys.exit(128 + result.stopped if result.stopped else 0)
+"""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Invented text as shards, and the driver."""
+    folder = tmp_path_factory.mktemp("faults")
+    draw = random.Random(0)
+    words = [
+        a + b + c for a in "bcdfglmnprst" for b in ("a", "ei", "o", "ã") for c in ("ra", "lho", "m", "nto")
+    ]
+    documents = [
+        " ".join(
+            " ".join(draw.choices(words, k=draw.randint(3, 9))).capitalize() + "."
+            for _ in range(draw.randint(2, 9))
+        )
+        for _ in range(600)
+    ]
+    (folder / "text.txt").write_text("\n\n".join(documents), "utf-8")
+    tokenizer = train_tokenizer(documents, TokenizerConfig(vocab_size=150))
+    recipe = load_recipe(None, ["prepare.valid=0.05"])
+    prepare(find_sources([str(folder / "text.txt")]), tokenizer, folder / "shards", recipe, workers=1)
+    (folder / "driver.py").write_text(DRIVER, "utf-8")
+    return folder
+
+
+def start(place: Path, run: Path, *changes: str) -> subprocess.Popen[str]:
+    command = [sys.executable, place / "driver.py", place / "shards", run, *CHANGES, *changes]
+    process = subprocess.Popen(
+        list(map(str, command)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def finish(process: subprocess.Popen[str]) -> None:
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+
+
+def result(run: Path) -> Outcome:
+    """The final weights, byte for byte, and the metrics without the clock."""
+    snapshot, broken = newest(run / "checkpoints")
+    assert snapshot
+    assert not broken
+    tables = {
+        "weights": snapshot.weights, "optimiser": snapshot.optimiser, "average": snapshot.average,
+        "model": load_file(run / "model" / "model.safetensors"),
+    }  # fmt: skip
+    tensors = {
+        f"{table} {name}": t.numpy().tobytes() for table, ts in tables.items() for name, t in ts.items()
+    }
+    clock = ("seconds", "tokens_per_s")
+    return tensors, [{k: v for k, v in row.items() if k not in clock} for row in read_metrics(run)]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(place: Path) -> Outcome:
+    """The outcome of a run that nothing disturbed."""
+    finish(start(place, place / "whole"))
+    return result(place / "whole")
+
+
+def wait_for_step(run: Path, step: int) -> None:
+    while not any(int(path.name) >= step for path in checkpoints(run / "checkpoints")):
+        time.sleep(0.005)
+
+
+def test_killed_twenty_times_ends_with_the_same_weights(place: Path, undisturbed: Outcome) -> None:
+    draw, run, kills = random.Random(1), place / "killed", 0
+    while kills < KILLS:
+        process = start(place, run)
+        done = max((int(path.name) for path in checkpoints(run / "checkpoints")), default=0)
+        goal = min(done + draw.randint(3, 15), 195)
+        wait_for_step(run, goal)
+        time.sleep(draw.uniform(0, 0.1))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        kills += 1
+    assert not (run / "model").exists()
+    finish(start(place, run))
+    assert result(run) == undisturbed
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_stops(place: Path, undisturbed: Outcome, number: signal.Signals) -> None:
+    run = place / f"signal-{number}"
+    process = start(place, run, "train.save_every=1000")
+    while len(list(read_metrics(run))) < 5:
+        time.sleep(0.01)
+    os.killpg(process.pid, number)  # the workers hear it too, as they do on a terminal
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, errors
+    assert "Traceback" not in errors
+    saved = int(checkpoints(run / "checkpoints")[0].name)
+    assert saved == list(read_metrics(run))[-1]["step"]
+    finish(start(place, run))
+    assert result(run) == undisturbed
+
+
+def test_a_full_disk_is_one_clear_line_and_the_last_checkpoint_is_whole(
+    place: Path, undisturbed: Outcome, tmp_path: Path
+) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(small)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("needs the right to mount a small file system")
+    try:
+        process = start(place, small / "run", "train.keep=20")
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 1
+        assert "no space left" in errors
+        assert "Traceback" not in errors
+        snapshot, broken = newest(small / "run" / "checkpoints")
+        assert snapshot
+        assert not broken
+        assert not list((small / "run" / "checkpoints").glob(".*"))
+        subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)
+        finish(start(place, small / "run"))
+        assert result(small / "run") == undisturbed
+    finally:
+        subprocess.run(["umount", "--lazy", str(small)], check=True)
