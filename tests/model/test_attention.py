@@ -108,24 +108,35 @@ def test_weights_are_a_distribution_over_what_may_be_seen(
                 assert (rows[:, i, j] > 0).all() if seen else (rows[:, i, j] == 0).all()
 
 
+class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+    """Keeps the size of every tensor that is made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        out = func(*args, **(kwargs or {}))
+        tensors = out if isinstance(out, tuple | list) else (out,)
+        self.sizes += [tensor.numel() for tensor in tensors if isinstance(tensor, Tensor)]
+        return out
+
+
 def test_a_window_costs_no_square() -> None:
     """The largest tensor of a local layer grows with the length, not with its square."""
-    largest = 0
-
-    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-            nonlocal largest
-            out = func(*args, **(kwargs or {}))
-            for tensor in out if isinstance(out, tuple | list) else (out,):
-                if isinstance(tensor, Tensor):
-                    largest = max(largest, tensor.numel())
-            return out
-
     length, window = 4096, 16
     q, k, v = torch.randn(3, length, 1, 4)
-    with Watch():
+    with Watch() as made:
         attention(q, k, v, layout_of([length]), window, engine="sdpa")
-    assert largest < 8 * length * window < length * length
+    assert max(made.sizes) < 8 * length * window < length * length
+
+
+def test_the_gradient_of_a_sequence_is_no_larger_than_the_sequence() -> None:
+    lengths = list(range(1, 31))
+    qkv = random_qkv(lengths)
+    with Watch() as made:
+        attention(*qkv, layout_of(lengths), engine="sdpa").sum().backward()
+    assert sum(size >= qkv[0].numel() for size in made.sizes) < len(lengths)
 
 
 def test_an_empty_sequence_is_no_trouble() -> None:

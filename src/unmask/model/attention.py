@@ -106,16 +106,16 @@ def _varlen(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None)
 
 def _sdpa(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None, dropout: float) -> Tensor:
     """Every run of equal lengths in one call; a short sequence never pays for a long one."""
-    outputs, start = [], 0
-    for count, length in layout.runs:
-        stop = start + count * length
-        a, b, c = (_grid(x[start:stop], count, length) for x in (q, k, v))
-        if window is not None and length > window + 1:
+    sizes = [count * length for count, length in layout.runs]
+    outputs = []
+    # Split once: the gradient of a split is one join, that of a slice is as large as the whole.
+    for run, *parts in zip(layout.runs, *(torch.split(x, sizes) for x in (q, k, v)), strict=True):
+        a, b, c = (_grid(x, *run) for x in parts)
+        if window is not None and run[1] > window + 1:
             out = _sdpa_local(a, b, c, layout, window, dropout)
         else:
             out = F.scaled_dot_product_attention(a, b, c, None, dropout, layout.causal)
         outputs.append(out.transpose(1, 2).flatten(0, 1))  # (b·l, H, d)
-        start = stop
     return torch.cat(outputs) if outputs else torch.zeros_like(q)
 
 
