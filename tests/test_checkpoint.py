@@ -78,6 +78,53 @@ def test_the_answer_head_has_its_own_two_labels(tmp_path: Path) -> None:
         save_model(Model(BERT.model_copy(update={"labels": ("um",)}), ["answer"]), tmp_path / "model")
 
 
+def test_labels_that_an_answering_model_repeats_are_its_two_scores(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    model = Model(BERT, ["answer"])
+    save_model(model, folder)
+    edit_config(folder, id2label={"0": "LABEL_0", "1": "LABEL_1"})
+    loaded, report = load_model(folder)
+    assert not report
+    save_model(loaded, tmp_path / "again")
+    assert_same(load_model(tmp_path / "again")[0], model)
+
+
+@pytest.mark.parametrize(
+    ("labels", "said", "problem"),
+    [
+        (("nota",), None, "regression"),
+        (("nota",), "multi_label_classification", "multi"),
+        (("um", "dois"), None, "single"),
+    ],
+)
+def test_a_silent_problem_follows_from_the_classes(
+    labels: tuple[str, ...], said: str | None, problem: str, tmp_path: Path
+) -> None:
+    save_model(Model(BERT.model_copy(update={"labels": labels}), ["classify"]), tmp_path / "model")
+    edit_config(tmp_path / "model", problem_type=said)
+    assert load_model(tmp_path / "model")[0].config.problem == problem
+
+
+def test_a_head_of_another_shape_that_nobody_promised_is_left_out(folder: Path) -> None:
+    """BERT's multiple choice has one score where the config may speak of two classes."""
+    tensors = load_file(folder / "model.safetensors")
+    tensors |= {"classifier.weight": torch.zeros(1, 8), "classifier.bias": torch.zeros(1)}
+    save_file(tensors, folder / "model.safetensors")
+    edit_config(folder, num_labels=2)
+    model, report = load_model(folder)
+    assert list(model.heads) == ["mlm"]
+    assert set(report.unused) == {"classifier.weight", "classifier.bias"}
+
+
+def test_nothing_is_made_for_an_encoder_that_is_not_there(folder: Path) -> None:
+    """A config may ask for more memory than there is."""
+    wide = 1 << 22
+    save_file({"embeddings.word_embeddings.weight": torch.zeros(1, wide)}, folder / "model.safetensors")
+    edit_config(folder, hidden_size=wide, vocab_size=1)
+    with pytest.raises(ModelError, match="the weights lack"):
+        load_model(folder)
+
+
 def test_what_is_written(folder: Path) -> None:
     values = json.loads((folder / "config.json").read_text())
     assert values["dtype"] == "float32"
@@ -124,6 +171,25 @@ def test_a_folder_of_other_things_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="is a file"):
         save_model(Model(BERT), tmp_path / "tese.txt")
     assert (tmp_path / "tese.txt").read_text() == "anos de trabalho"
+
+
+def test_what_would_be_lost_stops_the_writing(folder: Path) -> None:
+    (folder / "1_Pooling").mkdir()
+    save_model(Model(BERT), folder)  # a module of sentence-transformers belongs to a model
+    assert not (folder / "1_Pooling").exists()
+    (folder / "checkpoint-500").mkdir()
+    with pytest.raises(OutputError, match="holds checkpoint-500, which is no part of a model"):
+        save_model(Model(BERT), folder)
+    assert (folder / "checkpoint-500").is_dir()
+
+
+def test_a_link_to_a_folder_stays_a_link(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(folder)
+    model = Model(BERT)
+    save_model(model, tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert_same(load_model(folder)[0], model)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "model"]
 
 
 def test_a_config_the_layout_cannot_express_is_refused(tmp_path: Path) -> None:
@@ -253,6 +319,9 @@ def test_sharded_weights(folder: Path) -> None:
     )
     with pytest.raises(ModelError, match=r"\.\./b\.safetensors leads out of its folder"):
         load_model(folder)
+    (folder / "model.safetensors.index.json").write_text(r'{"weight_map": {"x": "a\u0000b"}}')
+    with pytest.raises(ModelError, match="names a file"):
+        load_model(folder)
     (folder / "model.safetensors.index.json").write_text('{"weight_map": ["a.safetensors"]}')
     with pytest.raises(ModelError, match="has no weight_map of names to files"):
         load_model(folder)
@@ -274,7 +343,7 @@ def test_sharded_weights(folder: Path) -> None:
             "feedforward.up.weight is \\(12, 8\\) in the weights, but .* \\(13, 8\\)",
         ),
         ({"num_hidden_layers": 3}, "the weights lack 12 parts of the encoder \\(the first: encoder.layer.2"),
-        ({"num_attention_heads": 3}, "width 8 is not a multiple of heads 3"),
+        ({"num_attention_heads": 3}, "config.json: width 8 is not a multiple of heads 3$"),
         ({"hidden_size": "wide"}, "config.json: width: .*integer"),
         ({"hidden_act": "quick_gelu"}, "no activation 'quick_gelu'; it has gelu"),
         ({"hidden_act": ["gelu"]}, "no activation"),

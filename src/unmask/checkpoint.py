@@ -8,6 +8,7 @@ import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,6 +30,18 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 OWN_WEIGHTS = "unmask_heads.safetensors"
 PICKLE = "pytorch_model.bin"
+_PARTS = (
+    "*.json",
+    "*.safetensors",
+    "*.bin",
+    "*.onnx",
+    "*.model",
+    "vocab.txt",
+    "merges.txt",
+    "README.md",
+    "[0-9]_*",
+)
+"""What model folders hold, ours and others', with the numbered modules of sentence-transformers."""
 
 
 class SavesItself(Protocol):
@@ -82,11 +95,13 @@ def read_values(folder: Path) -> dict[str, Any]:
     """The contents of a folder's config.json."""
     if not folder.is_dir():
         raise ModelError(f"no model folder at {folder}")
-    return _read_json(folder, CONFIG)
+    values: dict[str, Any] = read_json(folder, CONFIG)
+    return values
 
 
-def _read_json(folder: Path, name: str) -> dict[str, Any]:
-    path = _inside(folder, name)
+def read_json(folder: Path, name: str, kind: type = dict) -> Any:
+    """The contents of a folder's file: an object, or a list if `kind` says so."""
+    path = inside(folder, name)
     try:
         values = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
@@ -95,20 +110,24 @@ def _read_json(folder: Path, name: str) -> dict[str, Any]:
         ) from None
     except (ValueError, RecursionError, OSError) as error:
         raise ModelError(f"{path} is not valid JSON: {error}") from None
-    if not isinstance(values, dict):
-        raise ModelError(f"{path} should hold an object, not a {type(values).__name__}")
+    if not isinstance(values, kind):
+        wanted = "an object" if kind is dict else "a list"
+        raise ModelError(f"{path} should hold {wanted}, not a {type(values).__name__}")
     return values
 
 
-def _inside(folder: Path, name: str) -> Path:
+def inside(folder: Path, name: str) -> Path:
     """The path of a folder's file; an error if it leads out of the folder."""
     root = folder.resolve()
     if root.parent.name == "snapshots" and root.parent.parent.name.startswith("models--"):
         root = root.parent.parent  # the Hugging Face cache keeps the files beside its snapshots
     path = folder / name
-    if not path.resolve().is_relative_to(root):
-        raise ModelError(f"{path} leads out of its folder; copy the file into it if you trust it")
-    return path
+    try:
+        if path.resolve().is_relative_to(root):
+            return path
+    except (ValueError, RuntimeError) as error:  # a name that no file can have, or links in a circle
+        raise ModelError(f"{folder} names a file {name!r}: {error}") from None
+    raise ModelError(f"{path} leads out of its folder; copy the file into it if you trust it")
 
 
 def _read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
@@ -123,12 +142,12 @@ def _read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
             f"unmask convert {folder} DST --allow-pickle"
         )
     if (folder / PICKLE).exists():
-        return _read_pickle(_inside(folder, PICKLE))
+        return _read_pickle(inside(folder, PICKLE))
     raise ModelError(f"{folder} has no {WEIGHTS}: it is not a model folder, or its copy is incomplete")
 
 
 def _read_shards(folder: Path) -> dict[str, Tensor]:
-    placed = _read_json(folder, INDEX).get("weight_map")
+    placed = read_json(folder, INDEX).get("weight_map")
     if not isinstance(placed, dict) or not all(isinstance(name, str) for name in placed.values()):
         raise ModelError(f"{folder / INDEX} has no weight_map of names to files")
     tensors: dict[str, Tensor] = {}
@@ -143,7 +162,7 @@ def _read_shards(folder: Path) -> dict[str, Tensor]:
 
 
 def _read_safetensors(folder: Path, name: str) -> dict[str, Tensor]:
-    path = _inside(folder, name)
+    path = inside(folder, name)
     try:
         return load_file(path)
     except FileNotFoundError:
@@ -178,6 +197,12 @@ def _whole_folder(folder: Path) -> Iterator[Path]:
         raise OutputError(f"{folder} is a file; name a folder to write the model to")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / CONFIG).exists():
         raise OutputError(f"{folder} holds other files and no model; choose another folder")
+    if strangers := _strangers(folder):
+        raise OutputError(
+            f"{folder} holds {strangers[0]}, which is no part of a model and would be lost; "
+            "move it away, or choose another folder"
+        )
+    folder = folder.resolve()  # the folder itself and not a link to it is replaced
     unfinished = folder.with_name(f".{folder.name}.unfinished")
     retired = folder.with_name(f".{folder.name}.old")
     with disk_errors(folder):
@@ -192,3 +217,9 @@ def _whole_folder(folder: Path) -> Iterator[Path]:
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
             shutil.rmtree(retired, ignore_errors=True)
+
+
+def _strangers(folder: Path) -> list[str]:
+    """What a folder holds that does not belong to a model."""
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    return [name for name in names if not any(fnmatch(name, pattern) for pattern in _PARTS)]

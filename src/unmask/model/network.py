@@ -79,10 +79,7 @@ def pool(hidden: Tensor, cu_seqlens: Tensor, pooling: str) -> Tensor:
         return hidden[cu_seqlens[:-1]]
     if pooling == "last":
         return hidden[cu_seqlens[1:] - 1]
-    lengths = cu_seqlens.diff()
-    owner = torch.repeat_interleave(lengths, output_size=hidden.shape[0])  # (T,)
-    sums = hidden.new_zeros(len(lengths), hidden.shape[1]).index_add(0, owner, hidden)
-    return sums / lengths[:, None]
+    return torch.segment_reduce(hidden, "mean", lengths=cu_seqlens.diff(), axis=0)
 
 
 def with_pooler(config: ModelConfig, heads: Iterable[str]) -> list[str]:

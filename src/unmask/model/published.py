@@ -38,7 +38,9 @@ def read_config(values: Mapping[str, Any]) -> ModelConfig:
         return ModelConfig(**_settings(values, name), **_read_labels(values))
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "sizes"
+        if first["type"] == "value_error":  # one of our own checks, which says it all
+            raise ModelError(f"config.json: {first['ctx']['error']}") from None
+        where = ".".join(map(str, first["loc"]))
         raise ModelError(f"config.json: {where}: {first['msg']} (got {first['input']!r:.80})") from None
     except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as error:
         raise ModelError(f"config.json holds a value that is not what it should be: {error}") from None
@@ -61,7 +63,7 @@ def write_config(config: ModelConfig, architecture: str) -> dict[str, Any]:
     """The contents of `config.json` in the family's own keys; an error if the layout cannot say it."""
     family = FAMILIES[config.family]
     values = _written(config, family) | {"architectures": [architecture]}
-    if config.labels and not architecture.endswith("QuestionAnswering"):  # its labels are start and end
+    if config.labels:
         values |= _written_labels(config)
     expressed = read_config(values)
     if expressed != config:
@@ -195,13 +197,15 @@ def _layer_types(layers: int, every: int) -> list[str]:
 
 def _read_labels(values: Mapping[str, Any]) -> dict[str, Any]:
     """Class names; the layout leaves them out where they are LABEL_0 and LABEL_1."""
-    named = values.get("id2label")
+    named, architecture = values.get("id2label"), named_architecture(values)
+    if architecture.endswith("QuestionAnswering"):  # its labels are start and end
+        return {}
     if named is not None:
         labels = [str(named[key]) for key in sorted(named, key=int)]
-    elif "num_labels" in values or named_architecture(values).endswith(
-        ("SequenceClassification", "TokenClassification")
-    ):
+    elif "num_labels" in values or architecture.endswith(("SequenceClassification", "TokenClassification")):
         labels = [f"LABEL_{index}" for index in range(min(values.get("num_labels", 2), 1 << 20))]
     else:
         return {}
-    return {"labels": tuple(labels), "problem": _PROBLEMS.get(values.get("problem_type") or "", "single")}
+    # One class alone is a number, as transformers has it.
+    silent = "regression" if len(labels) == 1 else "single"
+    return {"labels": tuple(labels), "problem": _PROBLEMS.get(values.get("problem_type") or "", silent)}

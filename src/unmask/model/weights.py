@@ -77,11 +77,11 @@ def assemble(
             state[name] = _joined(parts, name, parameter, dtype)
             used.update(theirs or ())
             continue
-        state[name] = torch.empty(parameter.shape, dtype=dtype)
         new.append(name)
         if name.startswith("encoder.") or (name.split(".")[1] in promised and not asked):
             missing += theirs or (name,)
-    _check_encoder(new, missing)
+    _check_encoder(new, missing)  # before memory is taken for what is not there
+    state |= {name: torch.empty(model.get_parameter(name).shape, dtype=dtype) for name in new}
     _assign(model, state)
     initialise(model, only=new)
     unused = [name for name in found if name not in used and not _is_idle(name, config, family)]
@@ -129,7 +129,7 @@ def _normalised(tensors: Tensors, family: Family, untied: bool) -> dict[str, Ten
 def _detect_heads(
     config: ModelConfig, family: Family, found: Tensors, own: Tensors, promised: frozenset[str]
 ) -> list[str]:
-    """The heads the config promises, those of our own file, and others whose weights are all there."""
+    """The heads the config promises, those of our own file, and others whose weights are there and fit."""
     heads = set(promised) | {name.split(".")[1] for name in own if name.startswith("heads.")}
     taken: set[str] = set()
     for head in sorted(HEADS, key=lambda head: head not in heads):
@@ -137,12 +137,16 @@ def _detect_heads(
             continue
         with torch.device("meta"):
             made = nn.ModuleDict({part: build_head(part, config) for part in with_pooler(config, [head])})
-        names = [f"heads.{name}" for name, _ in made.named_parameters()]
-        parts = {part for name in names for part in family.theirs(name) or (name,)}
-        pooled = {part for part in parts if part.startswith("pooler.")}
-        if head in heads or (parts <= set(found) and not (parts - pooled) & taken):
+        shapes = {
+            part: parameter.shape
+            for name, parameter in made.named_parameters()
+            for part in family.theirs(f"heads.{name}") or (name,)
+        }
+        parts = {part for part in shapes if not part.startswith("pooler.")}
+        whole = all(part in found and found[part].shape == shape for part, shape in shapes.items())
+        if head in heads or (whole and not parts & taken):
             heads.add(head)
-            taken |= parts - pooled
+            taken |= parts
     return with_pooler(config, heads)
 
 
