@@ -70,7 +70,7 @@ def shards(place: Path, page: str) -> None:
 SMALLER = {
     "--vocab-size 16000": "--vocab-size 130",
     "--vocab-size 32000": "--vocab-size 58",
-    "--add 2000": "--add 5",
+    "--add 2000": "--add 3",
 }
 FEWER = ["train.steps=3", "train.eval_every=3", "batch.length=32", "train.batch_tokens=128", "train.warmup=1"]
 
