@@ -103,6 +103,17 @@ def test_safetensors_are_exact(folder: Folder, tmp_path: Path) -> None:
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
+@pytest.mark.parametrize("name", ["README.md", "modules.json"])
+def test_no_file_from_outside_is_carried_along(folder: Folder, tmp_path: Path, name: str) -> None:
+    source = folder()
+    (tmp_path / "secret").write_text("not for others")
+    (source / name).unlink(missing_ok=True)
+    (source / name).symlink_to(tmp_path / "secret")
+    with pytest.raises(ModelError, match=f"{name} leads out of its folder"):
+        convert(source, tmp_path / "copy")
+    assert not (tmp_path / "copy" / name).exists()
+
+
 def test_pickled_weights_only_when_asked(folder: Folder, tmp_path: Path) -> None:
     source = folder()
     truth = load(source, "cpu").embed(["O gato dorme."])

@@ -120,6 +120,39 @@ def test_a_sentence_folder_is_honoured(folder: Callable[..., Path], texts: list[
         own.embed(texts[0], truncate=False)
 
 
+def test_a_sentence_folder_in_the_hugging_face_cache(folder: Callable[..., Path], tmp_path: Path) -> None:
+    """Its files are links to where the cache keeps them."""
+    path = folder()
+    write_modules(path, ["Transformer", "Pooling"], {"pooling_mode": "cls"})
+    stored = tmp_path / "models--casa--modelo"
+    snapshot = stored / "snapshots" / "abc123"
+    (stored / "blobs").mkdir(parents=True)
+    for number, file in enumerate(sorted(path.rglob("*.*"))):
+        if file.is_file():
+            link = snapshot / file.relative_to(path)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(file.rename(stored / "blobs" / str(number)))
+    assert load(snapshot, "cpu").sentence == SentenceSettings("cls", False, 12)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("modules.json", "{", "not valid JSON"),
+        ("modules.json", "{}", "should hold a list"),
+        ("modules.json", "[1]", "one object per layer"),
+        ("modules.json", '[{"type": "x.Pooling", "path": "../.."}]', "leads out of its folder"),
+        ("1_Pooling/config.json", "[]", "should hold an object"),
+        ("sentence_bert_config.json", "[]", "should hold an object"),
+    ],
+)
+def test_broken_sentence_folders(tmp_path: Path, name: str, text: str, says: str) -> None:
+    write_modules(tmp_path, ["Transformer", "Pooling"], {"pooling_mode": "cls"})
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ModelError, match=says):
+        read_sentence_settings(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("kinds", "pooling", "says"),
     [

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from unmask.config import ModelConfig
 from unmask.errors import InputError, ModelError
+from unmask.model.network import Model
 from unmask.predict import MaskedLM
 from unmask.predict.fill import continuations
 from unmask.tokenizer import Tokenizer
@@ -99,6 +101,17 @@ def test_continuations(wordpiece: Tokenizer) -> None:
     goes_on = continuations(wordpiece)
     for token in range(wordpiece.vocab_size):
         assert goes_on[token] == wordpiece.piece(token).startswith("##")
+
+
+def test_rows_beyond_the_vocabulary_are_never_an_answer(lm: MaskedLM) -> None:
+    """Tables are rounded up to sizes that machines like; here only the added rows are likely."""
+    entries = lm.tokenizer.vocab_size
+    config = ModelConfig(**lm.config.model_dump() | {"vocab_size": entries + 30})
+    model = Model(config, ["mlm"]).eval()
+    model.heads["mlm"].bias.data[entries:] = 50
+    for pieces in (1, 2):
+        fills = MaskedLM(model, lm.tokenizer).fill("O [MASK] da [MASK].", top=5, pieces=pieces)
+        assert len(fills) == 5
 
 
 def test_candidates_of_any_length(any_lm: MaskedLM) -> None:

@@ -40,6 +40,15 @@ def test_the_closing_token_ends_the_text(causal: MaskedLM, monkeypatch: pytest.M
     assert made.tokens == 0
 
 
+def test_only_what_the_tokenizer_knows_is_drawn(causal: MaskedLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = causal.tokenizer.vocab_size
+    scores = torch.zeros(1, entries + 30)
+    scores[0, entries:] = 50
+    scores[0, causal.tokenizer.sep_id] = 40
+    monkeypatch.setattr(causal, "_logits", lambda rows: scores)
+    assert causal.generate("O gato", 10, temperature=0).finished
+
+
 def test_top_k_and_top_p_bound_the_draw() -> None:
     logits = torch.tensor([4.0, 3.0, 2.0, 1.0, 0.0])
     generator = torch.Generator().manual_seed(0)

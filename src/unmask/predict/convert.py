@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from unmask.checkpoint import CONFIG, load_model, read_values, save_model
+from unmask.checkpoint import CONFIG, inside, load_model, read_values, save_model
 from unmask.errors import ConfigError, ModelError, OutputError
 from unmask.files import disk_errors, write_json
 from unmask.model.encoder import Encoder
@@ -23,6 +23,7 @@ from unmask.tokenizer import Tokenizer
 
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 _SIDE_FILES = (
+    "README.md",
     "modules.json",
     "sentence_bert_config.json",
     "config_sentence_transformers.json",
@@ -71,9 +72,8 @@ def convert(
     tokenizer = Tokenizer.load(folder, progress) if has_tokenizer else None
     progress.say(f"{folder} -> {target} ({to}{', int8' if int8 else ''})")
     if to == "hf":
-        card = folder / "README.md"
-        save_model(model, target, tokenizer, card.read_text("utf-8") if card.is_file() else None)
-        _copy(folder, target, _SIDE_FILES)
+        save_model(model, target, tokenizer)
+        _copy(folder, target)
         written: Encoder | OnnxEncoder = load_model(target)[0].encoder
     else:
         _write_onnx_folder(folder, target, model, tokenizer, int8)
@@ -97,17 +97,17 @@ def _write_onnx_folder(
     write_json(target / CONFIG, read_values(folder))
     if tokenizer is not None:
         tokenizer.save(target)
-    _copy(folder, target, ("README.md", *_SIDE_FILES))
+    _copy(folder, target)
     write_onnx(model, target / ONNX_FILE, int8)
 
 
-def _copy(folder: Path, target: Path, patterns: tuple[str, ...]) -> None:
-    for pattern in patterns:
+def _copy(folder: Path, target: Path) -> None:
+    for pattern in _SIDE_FILES:
         for file in folder.glob(pattern):
-            place = target / file.relative_to(folder)
-            with disk_errors(place):
-                place.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(file, place)
+            name = file.relative_to(folder)
+            with disk_errors(target / name):
+                (target / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(inside(folder, str(name)), target / name)
 
 
 @torch.inference_mode()

@@ -91,6 +91,7 @@ class Filler:
         """The beam with its surest place filled, in the `width` likeliest ways."""
         logs = logs.copy()
         logs[:, self.forbidden] = -np.inf
+        logs[:, self.tokenizer.vocab_size :] = -np.inf  # rows that only round up the model's table
         for row, place in zip(logs, places, strict=True):
             self._restrict(row, int(place), beam, slots)
         surest = int(logs.max(1).argmax())

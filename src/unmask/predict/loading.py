@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from unmask.checkpoint import WEIGHTS, load_model, read_values
+from unmask.checkpoint import WEIGHTS, inside, load_model, read_values
 from unmask.errors import ConfigError, ModelError
 from unmask.model.published import read_config
 from unmask.model.weights import LoadReport
@@ -44,7 +44,7 @@ def load(
         keep_freed_memory()
     model: object
     if (folder / ONNX_FILE).exists() and not (folder / WEIGHTS).exists():
-        model, report = OnnxModel(read_config(read_values(folder)), folder / ONNX_FILE), LoadReport()
+        model, report = OnnxModel(read_config(read_values(folder)), inside(folder, ONNX_FILE)), LoadReport()
         kind: type[Predictor] = MaskedLM
     else:
         wanted = DTYPES.get(

@@ -101,7 +101,9 @@ class MaskedLM(Predictor):
         room = min(start + max_tokens, self.inputs.limit)
         while len(ids) < room and not finished:
             hidden = self._encode(self._pack([np.array(ids)]))
-            token = sample(self._logits(hidden[-1:])[0], sampling, generator)
+            # The model's table may be rounded up: only what the tokenizer knows is drawn.
+            logits = self._logits(hidden[-1:])[0, : self.tokenizer.vocab_size]
+            token = sample(logits, sampling, generator)
             finished = token in (self.tokenizer.sep_id, self.config.eos_id)
             ids += [] if finished else [token]
         text = self.tokenizer.decode(ids)
