@@ -1,4 +1,5 @@
-import os
+"""`unmask dedup`: near-duplicate documents out."""
+
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -7,10 +8,16 @@ import typer
 
 from unmask.cli.options import Changes, Json, Quiet, RecipeFile, Texts, print_json, progress
 
+_EXAMPLES = """
+    unmask dedup corpus/ -o unique.jsonl.zst
+
+    unmask dedup pt=livros/ en=books/*.txt.gz -o unique.jsonl --threshold 0.7 --json
+"""
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("dedup")(dedup)
+    app.command("dedup", epilog=_EXAMPLES)(dedup)
 
 
 def dedup(
@@ -31,12 +38,12 @@ def dedup(
 ) -> None:
     """Remove near-duplicate documents; the first of each cluster stays."""
     from unmask.config import load_recipe
+    from unmask.processes import cores
     from unmask.text import find_sources
     from unmask.text.dedup import deduplicate
 
     config = load_recipe(recipe, change or ()).text
-    processes = workers or os.cpu_count() or 1
-    result = deduplicate(find_sources(texts), out, config, threshold, processes, progress(quiet))
+    result = deduplicate(find_sources(texts), out, config, threshold, workers or cores(), progress(quiet))
     if json:
         print_json(asdict(result))
         return

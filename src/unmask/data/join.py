@@ -9,7 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.config import PrepareConfig
-from unmask.data.shards import SENTENCE_START, WORD_START, Array, read_arrays, token_dtype, write_arrays
+from unmask.data.shards import (
+    SENTENCE_START,
+    WORD_START,
+    Array,
+    language_codes,
+    read_arrays,
+    token_dtype,
+    write_arrays,
+)
 from unmask.files import file_digest
 from unmask.progress import SILENT, Progress
 from unmask.text import SPLITS
@@ -25,7 +33,8 @@ def join_parts(
     progress: Progress = SILENT,
 ) -> dict[str, Any]:
     """Write the shards of every split below `out` and return what the manifest says of them."""
-    languages = sorted({name for path in parts for name in read_arrays(path)[1]["languages"]})
+    codes = language_codes(name for path in parts for name in read_arrays(path)[1]["languages"])
+    languages = list(codes)
     keep = first_occurrences(parts) if config.deduplicate else None
     dtype = token_dtype(plan["tokenizer"]["vocab_size"])
     writers = [_SplitWriter(out, name, config.shard_tokens, dtype, languages) for name in SPLITS]
@@ -41,7 +50,7 @@ def join_parts(
             read += facts["read"]
             dropped.update(facts["dropped"])
             dropped["duplicate"] += int(np.sum(~ours))
-            numbers = np.array([languages.index(name) for name in facts["languages"]], np.uint16)
+            numbers = np.array([codes[name] for name in facts["languages"]], np.uint16)
             for split, writer in enumerate(writers):
                 writer.add(arrays, ours & (arrays["splits"] == split), numbers)
             stage.advance(1)

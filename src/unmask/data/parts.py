@@ -3,17 +3,15 @@
 import os
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 
 import numpy as np
 
 from unmask.config import Recipe
 from unmask.data.encode import Encoder
-from unmask.data.shards import Array, write_arrays
-from unmask.errors import CorpusError
+from unmask.data.shards import Array, language_codes, write_arrays
+from unmask.processes import worker_errors, worker_pool
 from unmask.progress import Stage
 from unmask.text import Cleaner, Document, split_of, text_hash
 from unmask.tokenizer import Tokenizer
@@ -25,11 +23,8 @@ class PartPool:
     def __init__(self, workers: int, tokenizer: Tokenizer, recipe: Recipe) -> None:
         self._waiting: dict[Future[None], float] = {}
         self._limit = workers + 1
-        self._executor: ProcessPoolExecutor | None = None
-        if workers > 1:
-            spawn = get_context("spawn")  # a forked copy of a process with threads may hang
-            self._executor = ProcessPoolExecutor(workers, spawn, _start_worker, (tokenizer, recipe))
-        else:
+        self._executor = worker_pool(workers, _start_worker, tokenizer, recipe) if workers > 1 else None
+        if self._executor is None:
             self._maker = PartMaker(tokenizer, recipe)
 
     def __enter__(self) -> "PartPool":
@@ -47,10 +42,8 @@ class PartPool:
             return
         while len(self._waiting) >= self._limit:
             self._collect(stage)
-        try:
+        with worker_errors():
             self._waiting[self._executor.submit(_work, path, documents)] = chars
-        except BrokenProcessPool as error:
-            raise _lost_worker() from error
 
     def drain(self, stage: Stage) -> None:
         """Wait for everything handed over."""
@@ -60,18 +53,9 @@ class PartPool:
     def _collect(self, stage: Stage) -> None:
         for future in wait(self._waiting, return_when=FIRST_COMPLETED).done:
             chars = self._waiting.pop(future)
-            try:
+            with worker_errors():
                 future.result()
-            except BrokenProcessPool as error:
-                raise _lost_worker() from error
             stage.advance(chars)
-
-
-def _lost_worker() -> CorpusError:
-    return CorpusError(
-        "a worker process died (out of memory, or killed): run the same command again, "
-        "perhaps with fewer --workers; what was done is kept"
-    )
 
 
 class PartMaker:
@@ -104,37 +88,23 @@ class PartMaker:
         ids, flags, lengths = self._encoder.encode(texts)
         kept = lengths > 0  # a text of nothing the tokenizer keeps has no tokens
         dropped["empty"] += int(np.sum(~kept))
-        names, config = sorted(set(languages)), self._config
+        config, codes = self._config, language_codes(languages)
         table: dict[str, Array] = {
             "lengths": lengths,
             "hashes": np.array(hashes, np.uint64),
             "splits": np.array([split_of(h, config.valid, config.test) for h in hashes], np.uint8),
-            "languages": np.array([names.index(language) for language in languages], np.uint16),
+            "languages": np.array([codes[language] for language in languages], np.uint16),
             "bytes": np.array([len(text.encode()) for text in texts], np.int64),
         }
         arrays = {"ids": ids, "flags": flags, **{name: column[kept] for name, column in table.items()}}
-        write_arrays(path, arrays, {"languages": names, "dropped": dropped, "read": len(documents)})
+        write_arrays(path, arrays, {"languages": list(codes), "dropped": dropped, "read": len(documents)})
 
 
 _maker: PartMaker
 
 
 def _start_worker(tokenizer: Tokenizer, recipe: Recipe) -> None:
-    """Set up a worker: one thread of its own, and gone when its parent is."""
-    import signal
-    import threading
-    from multiprocessing import connection, parent_process
-
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = parent_process()
-    assert parent is not None
-
-    def follow() -> None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one thread for each worker
     global _maker
     _maker = PartMaker(tokenizer, recipe)
 

@@ -12,7 +12,7 @@ token; `offsets` (int64, documents + 1) and `languages` (uint16), the document t
 
 import json
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,16 +22,20 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save_file
 
-from unmask.errors import CorpusError
+from unmask.errors import CorpusError, InputError
 from unmask.files import atomic_path, digest, file_digest
+from unmask.progress import SILENT, Progress
 from unmask.text.split import SPLITS
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 WORD_START = 1
 SENTENCE_START = 2
+MOST_LANGUAGES = 10_000  # the world has some 7,000
 
 Array = npt.NDArray[Any]
+_KEYS = {"sources", "text", "prepare", "tokenizer", "languages", "documents_read", "dropped", "splits"}
+_ANEW = "delete {} and run `unmask prepare` again"
 _DTYPES = {"U8": np.uint8, "U16": np.uint16, "U32": np.uint32, "U64": np.uint64, "I64": np.int64}
 
 
@@ -52,6 +56,17 @@ class Special:
 def token_dtype(vocab_size: int) -> type[np.unsignedinteger[Any]]:
     """The smallest type that holds every id."""
     return np.uint16 if vocab_size <= 1 << 16 else np.uint32
+
+
+def language_codes(names: Iterable[str]) -> dict[str, int]:
+    """Every language once, sorted, with its number."""
+    distinct = sorted(set(names))
+    if len(distinct) > MOST_LANGUAGES:
+        raise InputError(
+            f"more than {MOST_LANGUAGES:,} languages, such as {distinct[0]!r} and {distinct[-1]!r}: "
+            "is text.language_column right?"
+        )
+    return {name: number for number, name in enumerate(distinct)}
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array], facts: Mapping[str, Any]) -> None:
@@ -85,9 +100,9 @@ def read_arrays(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
             for name, entry in header.items()
         }
     except FileNotFoundError:
-        raise CorpusError(f"{path} is missing: run `unmask prepare` again") from None
+        raise CorpusError(f"{path} is missing: {_ANEW.format(path.parents[1])}") from None
     except (ValueError, KeyError, TypeError, OverflowError, MemoryError) as error:
-        raise CorpusError(f"{path} is damaged ({error}): delete it and run `unmask prepare` again") from None
+        raise CorpusError(f"{path} is damaged ({error}): {_ANEW.format(path.parents[1])}") from None
     return arrays, facts
 
 
@@ -150,6 +165,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(path.read_text("utf-8"))
         version = manifest["format"]
+        missing = version == FORMAT and not manifest.keys() >= _KEYS
     except FileNotFoundError:
         if (folder / ".work").is_dir():
             raise CorpusError(
@@ -157,9 +173,13 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             ) from None
         raise CorpusError(f"{folder} is not a corpus: make one with `unmask prepare`") from None
     except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError):
-        raise CorpusError(f"{path} is damaged: run `unmask prepare` again") from None
+        missing = True
+    if missing:
+        raise CorpusError(f"{path} is damaged: {_ANEW.format(folder)}")
     if version != FORMAT:
-        raise CorpusError(f"{folder} has format {version}, this version reads {FORMAT}: prepare it again")
+        raise CorpusError(
+            f"{folder} has format {version}, this version reads {FORMAT}: {_ANEW.format(folder)}"
+        )
     return dict(manifest)
 
 
@@ -169,17 +189,19 @@ def corpus_fingerprint(manifest: Mapping[str, Any]) -> str:
     return digest(manifest["tokenizer"]["fingerprint"], *shards)
 
 
-def verify(folder: Path) -> None:
+def verify(folder: Path, progress: Progress = SILENT) -> None:
     """Compare every shard with the digest in the manifest; name those that differ."""
     manifest = read_manifest(folder)
-    bad = [
-        shard["file"]
-        for split in SPLITS
-        for shard in manifest["splits"][split]["shards"]
-        if not (folder / shard["file"]).is_file() or file_digest(folder / shard["file"]) != shard["digest"]
-    ]
+    shards = [shard for split in SPLITS for shard in manifest["splits"][split]["shards"]]
+    bad = []
+    with progress.stage("verifying", sum(shard["bytes"] for shard in shards) / 1e6, "MB") as stage:
+        for shard in shards:
+            path = folder / shard["file"]
+            if not path.is_file() or file_digest(path) != shard["digest"]:
+                bad.append(shard["file"])
+            stage.advance(shard["bytes"] / 1e6)
     if bad:
         raise CorpusError(
             f"{folder}: {', '.join(bad)} changed since it was prepared (wrong checksum or missing): "
-            f"remove {folder / MANIFEST} and run `unmask prepare` again"
+            + _ANEW.format(folder)
         )

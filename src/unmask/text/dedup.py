@@ -9,12 +9,10 @@ import shutil
 import tempfile
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import takewhile
-from multiprocessing import get_context
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,6 +22,7 @@ from numpy.typing import NDArray
 from unmask.config import TextConfig
 from unmask.errors import ConfigError, InputError, OutputError
 from unmask.files import atomic_path, disk_errors
+from unmask.processes import worker_errors, worker_pool
 from unmask.progress import SILENT, Progress
 from unmask.text.clean import Cleaner
 from unmask.text.document import Document
@@ -148,18 +147,13 @@ def _signed(batches: Iterator[list[Document]], cleaner: Cleaner, workers: int) -
         yield from (_sign_batch(batch, cleaner) for batch in batches)
         return
     waiting: deque[Future[_Batch]] = deque()
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        try:
-            for batch in batches:
-                waiting.append(pool.submit(_sign_batch, batch, cleaner))
-                if len(waiting) > workers + 1:
-                    yield waiting.popleft().result()
-            while waiting:
+    with worker_errors(), worker_pool(workers) as pool:
+        for batch in batches:
+            waiting.append(pool.submit(_sign_batch, batch, cleaner))
+            if len(waiting) > workers + 1:
                 yield waiting.popleft().result()
-        except BrokenProcessPool as error:
-            raise InputError(
-                "a worker process died (out of memory, or killed): try again, perhaps with fewer --workers"
-            ) from error
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def _sign_batch(documents: list[Document], cleaner: Cleaner) -> _Batch:
