@@ -1,5 +1,6 @@
 """Raw text to shards: the same bytes whatever the workers, machines or interruptions."""
 
+import io
 import json
 import os
 import pickle
@@ -11,7 +12,7 @@ import pytest
 from unmask.config import Recipe, load_recipe
 from unmask.data import join, shards
 from unmask.data import prepare as prepare_module
-from unmask.data.prepare import Job, file_batches, prepare
+from unmask.data.prepare import Job, batch_names, file_batches, prepare
 from unmask.data.shards import Corpus
 from unmask.errors import ConfigError, CorpusError, InputError, OutputError, UserError
 from unmask.text import SPLITS, find_sources, read_documents, split_of, text_hash
@@ -177,6 +178,39 @@ def test_run_again_does_nothing(
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "o").rglob("*")} == before
 
 
+def test_other_text_of_the_same_size_is_not_taken_for_the_old(
+    text_folder: Path, tmp_path: Path, tokenizer: Tokenizer, recipe: Recipe
+) -> None:
+    sources = find_sources([str(text_folder)])
+    prepare(sources, tokenizer, tmp_path / "o", recipe, workers=1)
+    changed = text_folder / "a.txt"
+    changed.write_text(changed.read_text("utf-8").replace("gato", "rato"), "utf-8")
+    with pytest.raises(OutputError, match=r"a\.txt is newer than the corpus"):
+        prepare(sources, tokenizer, tmp_path / "o", recipe, workers=1)
+    (tmp_path / "o" / "manifest.json").touch()
+    prepare(sources, tokenizer, tmp_path / "o", recipe, workers=1)
+
+
+def test_standard_input_is_read_once_by_one_machine(
+    tmp_path: Path, tokenizer: Tokenizer, texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piped = find_sources(["-"])
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n\n".join(texts).encode())))
+    with pytest.raises(ConfigError, match="--shard needs files"):
+        prepare(piped, tokenizer, tmp_path / "o", workers=1, job=Job(1, 2))
+    prepare(piped, tokenizer, tmp_path / "o", workers=1)
+    with pytest.raises(OutputError, match="holds a finished corpus"):
+        prepare(piped, tokenizer, tmp_path / "o", workers=1)
+
+
+def test_a_column_that_is_no_language_is_refused_soon(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    rows = (f'{{"text": "gato {n}", "id": "{n}"}}\n' for n in range(shards.MOST_LANGUAGES + 1))
+    (tmp_path / "a.jsonl").write_text("".join(rows))
+    by_id = load_recipe(None, ["text.language_column=id"])
+    with pytest.raises(InputError, match=r"more than 10,000 languages.*text\.language_column"):
+        prepare(find_sources([str(tmp_path / "a.jsonl")]), tokenizer, tmp_path / "o", by_id, workers=1)
+
+
 def test_other_input_or_settings_are_refused(
     text_folder: Path, tmp_path: Path, tokenizer: Tokenizer, recipe: Recipe
 ) -> None:
@@ -184,7 +218,7 @@ def test_other_input_or_settings_are_refused(
     prepare(sources, tokenizer, tmp_path / "o", recipe, 1, Job(1, 2))
     other = load_recipe(None, ["text.min_chars=3"])
     with pytest.raises(
-        CorpusError, match=r"unfinished corpus of other input or settings \(text, prepare differ\)"
+        CorpusError, match=r"unfinished corpus made with other settings \(text, prepare differ\)"
     ):
         prepare(sources, tokenizer, tmp_path / "o", other, workers=1)
     prepare(sources, tokenizer, tmp_path / "o", recipe, workers=1)
@@ -196,14 +230,36 @@ def test_other_input_or_settings_are_refused(
         prepare(sources, tokenizer, tmp_path / "mine", recipe, workers=1)
 
 
-def test_unreadable_input_keeps_what_was_done(
+def test_after_an_unreadable_input_is_mended_the_rest_is_not_made_again(
     text_folder: Path, tmp_path: Path, tokenizer: Tokenizer, recipe: Recipe, texts: list[str]
 ) -> None:
     bad = text_folder / "d.txt"
     bad.write_bytes("\n\n".join(texts).encode() * 3 + b"\n\nol\xe1\n")
     with pytest.raises(InputError, match=r"d\.txt.*byte"):
         prepare(find_sources([str(text_folder)]), tokenizer, tmp_path / "o", recipe, workers=2)
-    assert list((tmp_path / "o" / ".work" / "parts").glob("*.safetensors"))
+    parts = tmp_path / "o" / ".work" / "parts"
+    finished = [p.stem for p in parts.glob("*.json")]
+    done = {p: p.stat().st_mtime_ns for name in finished for p in parts.glob(f"{name}-*.safetensors")}
+    assert len(done) > 3
+    bad.write_bytes("\n\n".join(texts).encode() * 3 + "\n\nolá\n".encode())
+    sources = find_sources([str(text_folder)])
+    prepare(sources, tokenizer, tmp_path / "o", recipe, 1, Job(1, 2))
+    assert {p: p.stat().st_mtime_ns for p in done} == done
+    prepare(sources, tokenizer, tmp_path / "o", recipe, workers=1)
+    prepare(sources, tokenizer, tmp_path / "new", recipe, workers=1)
+    assert tree(tmp_path / "o") == tree(tmp_path / "new")
+
+
+def test_equal_files_in_two_folders_are_two_batches(tmp_path: Path) -> None:
+    for folder in ("x", "y"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.txt").write_text("o mesmo nome " * 1000)
+        os.utime(tmp_path / folder / "a.txt", (1, 1))
+    batches = file_batches(find_sources([str(tmp_path / "x"), str(tmp_path / "y")]))
+    first, second = batch_names(batches)
+    assert first != second
+    os.utime(tmp_path / "x" / "a.txt", (2, 2))
+    assert batch_names(batches)[0] != first
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "gone", "header"])
@@ -238,9 +294,10 @@ def test_bad_corpus_folders(tmp_path: Path, text_folder: Path, tokenizer: Tokeni
     manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 9'))
     with pytest.raises(CorpusError, match="format 9"):
         Corpus.open(tmp_path / "o")
-    manifest.write_text("{")
-    with pytest.raises(CorpusError, match="damaged"):
-        Corpus.open(tmp_path / "o")
+    for damaged in ("{", "[]", '{"format": 1}'):
+        manifest.write_text(damaged)
+        with pytest.raises(CorpusError, match=f"damaged: delete {tmp_path / 'o'} and run"):
+            Corpus.open(tmp_path / "o")
 
 
 def test_a_corpus_travels_to_other_processes_without_its_tokens(
@@ -262,7 +319,7 @@ def test_small_files_travel_together_large_ones_alone(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ["0/2", "3/2", "x/2", "2", "1/0", "-1/2"])
+@pytest.mark.parametrize("text", ["0/2", "3/2", "x/2", "2", "1/0", "-1/2", "²/3"])
 def test_bad_shares(text: str) -> None:
     with pytest.raises(ConfigError, match="i/n"):
         Job.parse(text)

@@ -29,7 +29,8 @@ if __name__ == "__main__":
     recipe = load_recipe(None, ["prepare.shard_tokens=30000", "prepare.valid=0.1"])
     print("ready", flush=True)
     try:
-        module.prepare(find_sources([sys.argv[1]]), Tokenizer.load(sys.argv[2]), Path(sys.argv[3]), recipe, workers=2)
+        text, vocab, out = sys.argv[1:]
+        module.prepare(find_sources([text]), Tokenizer.load(vocab), Path(out), recipe, workers=2)
     except UserError as error:
         sys.exit(f"unmask: {error}")
 """
@@ -43,7 +44,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Text of about 3 MB in four files, with duplicates, and a vocabulary."""
     folder = tmp_path_factory.mktemp("faults")
     draw = random.Random(0)
-    words = [a + b + c for a in "bcdfglmnprst" for b in ("a", "ei", "o", "ã") for c in ("ra", "lho", "m", "nto")]
+    words = [
+        a + b + c for a in "bcdfglmnprst" for b in ("a", "ei", "o", "ã") for c in ("ra", "lho", "m", "nto")
+    ]
     (folder / "text").mkdir()
     for number in range(4):
         documents = []
@@ -68,14 +71,17 @@ def finish(process: subprocess.Popen[str]) -> None:
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {
+        p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()
+    }
 
 
 @pytest.fixture(scope="module")
 def undisturbed(place: Path) -> tuple[dict[str, bytes], float]:
     """The files of a run that nothing disturbed, and how long it took once it was ready."""
     process = start(place, place / "whole")
-    assert process.stdout and process.stdout.readline() == "ready\n"
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
     begin = time.monotonic()
     finish(process)
     return tree(place / "whole"), time.monotonic() - begin
@@ -90,7 +96,8 @@ def test_killed_at_random_moments_ends_byte_identical(
     out, kills, ended = place / "killed", 0, False
     while kills < KILLS or not ended:
         process = start(place, out)
-        assert process.stdout and process.stdout.readline() == "ready\n"
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
         if kills < KILLS:
             try:
                 process.wait(draw.uniform(0, seconds))
@@ -111,11 +118,16 @@ def test_killed_at_random_moments_ends_byte_identical(
 
 def test_a_killed_worker_is_one_clear_line(place: Path, undisturbed: tuple[dict[str, bytes], float]) -> None:
     process = start(place, place / "worker")
-    assert process.stdout and process.stdout.readline() == "ready\n"
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
     parts = place / "worker" / ".work" / "parts"
     while not list(parts.glob("*.safetensors")):
         time.sleep(0.01)
-    workers = [p for p in psutil.Process(process.pid).children(recursive=True) if "spawn_main" in " ".join(p.cmdline())]
+    workers = [
+        p
+        for p in psutil.Process(process.pid).children(recursive=True)
+        if "spawn_main" in " ".join(p.cmdline())
+    ]
     workers[0].kill()
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 1

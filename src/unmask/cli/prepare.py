@@ -86,6 +86,7 @@ def corpus(
         float, typer.Option(min=0.01, max=1, help="Also show how often each language is drawn, q ∝ pᵅ.")
     ] = 0.3,
     json_: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Show what a corpus folder holds, and check it."""
     from unmask.data import shards
@@ -93,7 +94,7 @@ def corpus(
 
     manifest = shards.read_manifest(folder)
     if verify:
-        shards.verify(folder)
+        shards.verify(folder, progress(quiet))
     if json_:
         print_json({**manifest, "fingerprint": shards.corpus_fingerprint(manifest), "verified": verify})
         return

@@ -5,14 +5,15 @@ documents and the settings. Parts are joined into shards at the end, where dupli
 input are dropped. So the bytes depend on the input alone: not on workers, restarts, or on how many
 machines shared the work with `--shard i/n`.
 
-    OUT/.work/plan.json            what is being prepared; another input or setting is refused
-    OUT/.work/parts/B-C.safetensors   chunk C of batch B of input files
+    OUT/.work/plan.json               the settings; others are refused
+    OUT/.work/parts/B-C.safetensors   chunk C of batch B of input files; B follows from their names, sizes
+                                      and times: after a file was mended only its batch is made again
     OUT/.work/parts/B.json            how many chunks batch B has
 """
 
 import json
-import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,7 +26,8 @@ from unmask.data.join import join_parts
 from unmask.data.parts import PartPool
 from unmask.data.shards import FORMAT, MANIFEST, Special, read_manifest
 from unmask.errors import ConfigError, CorpusError, InputError, OutputError
-from unmask.files import disk_errors, write_json
+from unmask.files import digest, disk_errors, write_json
+from unmask.processes import cores
 from unmask.progress import SILENT, Progress
 from unmask.text import Document, Source, read_documents
 from unmask.tokenizer import Tokenizer
@@ -33,7 +35,8 @@ from unmask.tokenizer import Tokenizer
 WORK = ".work"
 CHUNK_CHARS = 4_000_000
 BATCH_BYTES = 8_000_000
-_LASTING = ("sources", "text", "prepare", "tokenizer")
+_SETTINGS = ("text", "prepare", "tokenizer")
+_LASTING = ("sources", *_SETTINGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class Job:
     def parse(cls, text: str) -> "Job":
         """Read `i/n`."""
         number, slash, of = text.partition("/")
-        if not (slash and number.isdigit() and of.isdigit() and 1 <= int(number) <= int(of)):
+        if not (slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
             raise ConfigError(f"--shard {text}: write it as i/n with 1 ≤ i ≤ n, for example 3/16")
         return cls(int(number), int(of))
 
@@ -68,20 +71,28 @@ def prepare(
     """Make the corpus folder `out` and return its manifest (with a `job`, only its parts are made)."""
     recipe = recipe or Recipe()
     plan = make_plan(sources, tokenizer, recipe)
-    if finished := _finished(out, plan):
+    if finished := _finished(out, plan, sources):
         return finished
     work = out / WORK
     if any(source.path is None for source in sources):
+        if job and job.of > 1:
+            raise ConfigError("--shard needs files: standard input cannot be shared among machines")
         shutil.rmtree(work, ignore_errors=True)  # standard input cannot be read twice
-    _start(work, plan)
-    _make_parts(work, list(sources), tokenizer, recipe, workers or _cores(), job or Job(), progress)
+    _start(work, {key: plan[key] for key in _SETTINGS})
+    _make_parts(work, list(sources), tokenizer, recipe, workers or cores(), job or Job(), progress)
     if job and job.of > 1:
         return {"parts": len(list((work / "parts").glob("*.safetensors"))), "job": asdict(job)}
-    return _finish(out, tokenizer, recipe, plan, len(file_batches(sources)), progress)
+    parts = parts_in_order(work / "parts", batch_names(file_batches(sources)))
+    return _finish(out, tokenizer, recipe, plan, parts, progress)
 
 
 def _finish(
-    out: Path, tokenizer: Tokenizer, recipe: Recipe, plan: dict[str, Any], batches: int, progress: Progress
+    out: Path,
+    tokenizer: Tokenizer,
+    recipe: Recipe,
+    plan: dict[str, Any],
+    parts: Sequence[Path],
+    progress: Progress,
 ) -> dict[str, Any]:
     """Build the whole folder aside, then move it into place, the manifest last."""
     aside = out / WORK / "joined"
@@ -89,9 +100,7 @@ def _finish(
         shutil.rmtree(aside, ignore_errors=True)
         tokenizer.save(aside / "tokenizer")
         write_recipe(recipe, aside / "recipe.toml")
-        facts = join_parts(
-            parts_in_order(out / WORK / "parts", batches), aside, recipe.prepare, plan, progress
-        )
+        facts = join_parts(parts, aside, recipe.prepare, plan, progress)
         manifest = {"format": FORMAT, **{key: plan[key] for key in _LASTING}, **facts}
         if not any(split["documents"] for split in facts["splits"].values()):
             shutil.rmtree(out / WORK)
@@ -110,13 +119,12 @@ def _finish(
 
 
 def make_plan(sources: Sequence[Source], tokenizer: Tokenizer, recipe: Recipe) -> dict[str, Any]:
-    """Everything the result depends on; two runs with equal plans may continue one another."""
+    """Everything the result depends on, but for what is in the files."""
     return {
         "sources": [
             {"name": s.name, "language": s.language, "bytes": s.path.stat().st_size if s.path else None}
             for s in sources
         ],
-        "changed": [s.path.stat().st_mtime_ns if s.path else None for s in sources],
         "text": recipe.text.model_dump(mode="json"),
         "prepare": recipe.prepare.model_dump(mode="json"),
         "tokenizer": tokenizer_facts(tokenizer),
@@ -143,18 +151,28 @@ def tokenizer_facts(tokenizer: Tokenizer) -> dict[str, Any]:
     }
 
 
-def _finished(out: Path, plan: dict[str, Any]) -> dict[str, Any] | None:
-    if not (out / MANIFEST).is_file():
+def _finished(out: Path, plan: dict[str, Any], sources: Sequence[Source]) -> dict[str, Any] | None:
+    path = out / MANIFEST
+    if not path.is_file():
         if out.is_dir() and any(p.name != WORK for p in out.iterdir()) and not (out / WORK).is_dir():
             raise OutputError(f"{out} holds other files: choose an empty folder")
         return None
     manifest = read_manifest(out)
-    if all(manifest[key] == plan[key] for key in _LASTING):
-        shutil.rmtree(out / WORK, ignore_errors=True)
-        return manifest
-    raise OutputError(
-        f"{out} holds a corpus made of other input or settings: choose another folder or delete it"
-    )
+    if any(manifest[key] != plan[key] for key in _LASTING):
+        raise OutputError(
+            f"{out} holds a corpus made of other input or settings: choose another folder or delete it"
+        )
+    made = path.stat().st_mtime_ns
+    for source in sources:  # of the same size, but the text may be another
+        if source.path is None:
+            raise OutputError(f"{out} holds a finished corpus: choose another folder or delete it")
+        if source.path.stat().st_mtime_ns > made:
+            raise OutputError(
+                f"{source} is newer than the corpus in {out}: choose another folder or delete it, "
+                f"or if the text is the same, touch {path}"
+            )
+    shutil.rmtree(out / WORK, ignore_errors=True)
+    return manifest
 
 
 def _start(work: Path, plan: dict[str, Any]) -> None:
@@ -171,7 +189,7 @@ def _start(work: Path, plan: dict[str, Any]) -> None:
     if old != plan:
         what = [key for key in plan if old is None or old.get(key) != plan[key]]
         raise CorpusError(
-            f"{work.parent} holds an unfinished corpus of other input or settings "
+            f"{work.parent} holds an unfinished corpus made with other settings "
             f"({', '.join(what)} differ): finish that one, or delete {work} to start anew"
         )
 
@@ -193,22 +211,21 @@ def _make_parts(
         progress.stage("preparing", total or None, "MB") as stage,
         PartPool(workers, tokenizer, recipe) as pool,
     ):
-        for number, batch in enumerate(batches):
-            marker = parts / f"{number:06d}.json"
-            if (whole and not job.takes(number)) or _batch_done(parts, number, marker, job, whole):
+        for number, (name, batch) in enumerate(zip(batch_names(batches), batches, strict=True)):
+            if (whole and not job.takes(number)) or _batch_done(parts, name, number, job, whole):
                 stage.advance(sum(source.expected_chars for source in batch) / 1e6)
                 continue
             chunks = 0
             for index, documents in enumerate(_chunks(batch, recipe)):
                 chunks = index + 1
                 chars = sum(len(doc.text) for doc in documents) / 1e6
-                path = parts / f"{number:06d}-{index:06d}.safetensors"
+                path = parts / f"{name}-{index:06d}.safetensors"
                 if path.exists() or not (whole or job.takes(number + index)):
                     stage.advance(chars)
                 else:
                     pool.submit(path, documents, chars, stage)
             pool.drain(stage)
-            write_json(marker, {"chunks": chunks})
+            write_json(parts / f"{name}.json", {"chunks": chunks})
 
 
 def file_batches(sources: Sequence[Source]) -> list[list[Source]]:
@@ -225,6 +242,22 @@ def file_batches(sources: Sequence[Source]) -> list[list[Source]]:
     return batches
 
 
+def batch_names(batches: Sequence[Sequence[Source]]) -> list[str]:
+    """A name for each batch that changes when one of its files does; equal batches are numbered."""
+    seen: Counter[str] = Counter()
+    names = []
+    for batch in batches:
+        states = [source.path.stat() if source.path else None for source in batch]
+        facts = [
+            f"{source.name} {source.language} {state and (state.st_size, state.st_mtime_ns)}"
+            for source, state in zip(batch, states, strict=True)
+        ]
+        name = digest(*facts)
+        names.append(f"{name}-{seen[name]}")
+        seen[name] += 1
+    return names
+
+
 def _chunks(batch: Sequence[Source], recipe: Recipe) -> Iterator[list[Document]]:
     chunk: list[Document] = []
     chars = 0
@@ -239,23 +272,19 @@ def _chunks(batch: Sequence[Source], recipe: Recipe) -> Iterator[list[Document]]
         yield chunk
 
 
-def _batch_done(parts: Path, number: int, marker: Path, job: Job, whole: bool) -> bool:
+def _batch_done(parts: Path, name: str, number: int, job: Job, whole: bool) -> bool:
     try:
-        chunks = json.loads(marker.read_text("utf-8"))["chunks"]
+        chunks = json.loads((parts / f"{name}.json").read_text("utf-8"))["chunks"]
     except (FileNotFoundError, json.JSONDecodeError):
         return False
     ours = (index for index in range(chunks) if whole or job.takes(number + index))
-    return all((parts / f"{number:06d}-{index:06d}.safetensors").exists() for index in ours)
+    return all((parts / f"{name}-{index:06d}.safetensors").exists() for index in ours)
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def parts_in_order(parts: Path, batches: int) -> list[Path]:
-    """Every part of every batch, in the order of the input; what is missing is named."""
+def parts_in_order(parts: Path, names: Sequence[str]) -> list[Path]:
+    """Every part of every batch, in the order of the input."""
     paths: list[Path] = []
-    for number in range(batches):
-        chunks = json.loads((parts / f"{number:06d}.json").read_text("utf-8"))["chunks"]
-        paths += [parts / f"{number:06d}-{index:06d}.safetensors" for index in range(chunks)]
+    for name in names:
+        chunks = json.loads((parts / f"{name}.json").read_text("utf-8"))["chunks"]
+        paths += [parts / f"{name}-{index:06d}.safetensors" for index in range(chunks)]
     return paths
