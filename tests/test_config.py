@@ -83,6 +83,9 @@ def test_bad_files(tmp_path: Path, content: str | None, says: str) -> None:
         path.write_text(content)
     with pytest.raises(ConfigError, match=says):
         load_recipe(path)
+    if content is not None:
+        with pytest.raises(ConfigError, match="cannot read the recipe .*: Not a directory"):
+            load_recipe(path / "inner.toml")
 
 
 def test_a_recipe_is_frozen() -> None:

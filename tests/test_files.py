@@ -40,6 +40,20 @@ def test_a_file_in_the_way_is_one_clear_line(tmp_path: Path) -> None:
         write_atomic(tmp_path / "f" / "g", "y")
 
 
+def test_a_name_too_long_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="cannot write .*: File name too long"):
+        write_atomic(tmp_path / ("x" * 300), "y")
+
+
+def test_two_writers_of_one_file_do_not_meet(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with atomic_path(path) as first, atomic_path(path) as second:
+        first.write_text("one")
+        second.write_text("two")
+    assert path.read_text() == "one"
+    assert os.listdir(tmp_path) == ["a"]
+
+
 def test_digests_separate_parts(tmp_path: Path) -> None:
     assert digest("ab", "c") != digest("a", "bc")
     write_atomic(tmp_path / "a", b"123")

@@ -32,3 +32,12 @@ def test_long_work_shows_rate_and_time_left(
     assert "MB/s" in err
     assert "s left" in err
     assert "file 1" in err
+
+
+def test_work_without_a_unit_shows_no_numbers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_PlainStage, "interval", 0.0)
+    with Console().stage("adding 5 entries") as stage:
+        stage.advance(1)
+    assert capsys.readouterr().err == "adding 5 entries\n"

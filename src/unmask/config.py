@@ -388,6 +388,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"no recipe at {path}") from None
     except IsADirectoryError:
         raise ConfigError(f"{path} is a folder; name the recipe file in it") from None
+    except OSError as error:
+        raise ConfigError(f"cannot read the recipe {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
 

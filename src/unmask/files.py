@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,15 +27,14 @@ def disk_errors(target: Path) -> Iterator[None]:
             ) from error
         if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
             raise OutputError(f"not allowed to write {target}: check the folder's permissions") from error
-        if error.errno in {errno.ENOTDIR, errno.EISDIR, errno.EEXIST}:
-            raise OutputError(f"cannot write {target}: {error.strerror}") from error
-        raise
+        raise OutputError(f"cannot write {target}: {error.strerror or error}") from error
 
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """A temporary name to write to; flushed to disk and renamed to `path` if the block succeeds."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Not the process's number: machines that share a disk may have the same.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     with disk_errors(path):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

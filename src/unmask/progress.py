@@ -102,7 +102,8 @@ class _PlainStage(_Counter):
 
     def _print(self, end: str) -> None:
         note = f" · {self.text}" if self.text else ""
-        print(f"{self.label}: {self.amount()}{end}{note}", file=sys.stderr, flush=True)
+        amount = f": {self.amount()}" if self.unit else ""
+        print(f"{self.label}{amount}{end}{note}", file=sys.stderr, flush=True)
 
 
 class _BarStage(_Counter):

@@ -209,6 +209,19 @@ def test_columns_that_hold_no_text(tmp_path: Path) -> None:
         read(tmp_path / "x.parquet")
 
 
+@pytest.mark.parametrize("language", ["Uma frase inteira, que não é uma língua nenhuma.", "\\ud800", "a\\nb"])
+def test_a_language_that_is_none(tmp_path: Path, language: str) -> None:
+    path = write(tmp_path / "x.jsonl", f'{{"text": "a", "lang": "{language}"}}'.encode())
+    with pytest.raises(InputError, match=r"is no language; is text\.language_column right"):
+        read(path, language_column="lang")
+
+
+def test_closed_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputError, match="standard input is closed"):
+        list(read_documents(Source(None, "-"), TextConfig()))
+
+
 def test_a_file_that_went_away(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not there any more"):
         read(tmp_path / "gone.txt")

@@ -61,6 +61,7 @@ def test_language_prefix(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("notes.md", "unknown kind of file; unmask reads .txt"),
         ("*.parquet", "nothing to read in"),
         ("empty", "nothing to read in empty"),
+        ("uma frase em vez de um ficheiro " * 20, "cannot look at uma frase.*: File name too long"),
     ],
 )
 def test_what_cannot_be_found_is_said(
@@ -80,6 +81,22 @@ def test_nothing_given() -> None:
 def test_one_file_in_two_languages(folder: Path) -> None:
     with pytest.raises(InputError, match="given twice, as pt and as en"):
         find_sources([f"pt={folder / 'b.txt'}", f"en={folder / 'b.txt'}"])
+
+
+def test_a_folder_that_cannot_be_listed_is_not_passed_over(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.scandir
+
+    def refuse(path: str) -> object:
+        if Path(path).name == "closed":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    (folder / "closed").mkdir()
+    monkeypatch.setattr(os, "scandir", refuse)  # the tests may run as root, whom nothing is refused
+    with pytest.raises(InputError, match="cannot look at .*closed: Permission denied"):
+        find_sources([str(folder)])
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

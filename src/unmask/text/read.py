@@ -25,6 +25,7 @@ from unmask.text.sources import Source, find_sources, split_suffix
 __all__ = ["Source", "find_sources", "read_documents"]
 
 _CHUNK = 1 << 16  # small enough for the cache: twice as fast as a megabyte
+_LONGEST_LANGUAGE = 40
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 
 
@@ -37,6 +38,8 @@ def read_documents(source: Source, config: TextConfig) -> Iterator[Document]:
     found = False
     for text, language in rows:
         found = True
+        if len(language) > _LONGEST_LANGUAGE or not language.isprintable():
+            raise InputError(f"{source}: {language[:40]!r} is no language; is text.language_column right?")
         yield Document(text, language or source.language, source.name)
     if not found:
         raise InputError(f"{source} is empty: there is no document in it")
@@ -256,6 +259,8 @@ def _chunks(source: Source) -> Iterator[bytes]:
 @contextmanager
 def _open(source: Source) -> Iterator[IO[bytes]]:
     if source.path is None:
+        if sys.stdin is None:
+            raise InputError("standard input is closed: pipe some text in, or name files")
         yield sys.stdin.buffer
         return
     compression = split_suffix(source.path)[1]

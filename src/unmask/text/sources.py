@@ -40,7 +40,11 @@ def find_sources(arguments: Sequence[str]) -> list[Source]:
     """Expand files, folders, globs, `-` and `pt=PATH` in the order given; folders and globs are sorted."""
     found: dict[str, Source] = {}
     for argument in arguments:
-        for source in _expand(argument):
+        try:
+            sources = list(_expand(argument))
+        except OSError as error:
+            raise InputError(f"cannot look at {error.filename or argument}: {error.strerror}") from None
+        for source in sources:
             place = os.path.realpath(source.path) if source.path else "-"
             before = found.setdefault(place, source)
             if before.language != source.language:
@@ -92,11 +96,15 @@ def _expand(argument: str) -> Iterator[Source]:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder, onerror=_refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             if _wanted(Path(name)):
                 yield Path(parent, name)
+
+
+def _refuse(error: OSError) -> None:
+    raise error  # a folder that cannot be read is not passed over in silence
 
 
 def _wanted(path: Path) -> bool:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from unmask.config import Recipe, TextConfig, write_recipe
 from unmask.errors import OutputError
+from unmask.files import disk_errors
 from unmask.progress import SILENT, Progress
 from unmask.text import Cleaner, Document, Source, read_documents
 from unmask.tokenizer.extend import extend
@@ -54,10 +55,12 @@ def measure_tokenizer(
 
 
 def check_free(out: Path, force: bool = False) -> None:
-    """Refuse to write into a folder that holds anything else than a tokenizer."""
+    """Make the folder to write to, or refuse it if it holds anything else than a tokenizer."""
     if out.exists() and not out.is_dir():
         raise OutputError(f"{out} is a file: name a folder to write to")
-    others = {path.name for path in out.iterdir()} - _OWN - _BESIDE if out.is_dir() else set()
+    with disk_errors(out):
+        out.mkdir(parents=True, exist_ok=True)
+    others = {path.name for path in out.iterdir()} - _OWN - _BESIDE
     if others and not force:
         raise OutputError(
             f"{out} holds other things ({min(others)} …): choose another folder, or add --force"
