@@ -143,6 +143,14 @@ def test_one_text_bigger_than_the_sample_is_kept() -> None:
     assert len(list(Sample(1, ["a" * 3_000_000]))) == 1
 
 
+@pytest.mark.parametrize("first", range(8))
+def test_a_sample_of_a_few_large_texts_is_never_empty(first: int) -> None:
+    books = [f"livro {n} " + "x" * 700_000 for n in range(first, first + 3)]
+    held = sorted(Sample(1, books))
+    assert 1 <= len(held) <= 1_000_000 // len(books[0])
+    assert held == sorted(Sample(1, reversed(books)))
+
+
 def test_training_on_a_sample_is_said() -> None:
     from unmask.progress import Progress
 

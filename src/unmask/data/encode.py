@@ -32,7 +32,7 @@ _PROBES = (
     "x\n- y 'z' don't [MASK] </s> w\n… q",
     "日本 語\nß ﬁ",
 )
-_MOST_PIECES = 500_000
+_MOST_CHARS = 5_000_000  # remembered: some 500,000 words, or fewer lines of a script without spaces
 _LAST = np.iinfo(np.int64).max
 
 
@@ -97,7 +97,7 @@ class Encoder:
         return known, np.cumsum(sizes) - sizes
 
     def _numbers(self, pieces: list[str]) -> Ints:
-        if len(self._number) > _MOST_PIECES:
+        if self._chars > _MOST_CHARS:
             self._forget()
         new = sorted(set(pieces).difference(self._number))
         if new:
@@ -112,6 +112,7 @@ class Encoder:
         starts = np.cumsum(lengths) - lengths
         flags = self._tokenizer.word_starts(flat).astype(np.uint8) * WORD_START
         flags[starts[lengths > 0]] |= WORD_START  # what follows a separator starts a word
+        self._chars += sum(map(len, new))
         self._number.update(zip(new, range(len(self._number), len(self._number) + len(new)), strict=True))
         self._starts = np.concatenate((self._starts, starts + len(self._ids)))
         self._lengths = np.concatenate((self._lengths, lengths))
@@ -120,6 +121,7 @@ class Encoder:
 
     def _forget(self) -> None:
         self._number = {}
+        self._chars = 0
         self._starts = np.empty(0, np.int64)
         self._lengths = np.empty(0, np.int64)
         self._ids = np.empty(0, self._dtype)

@@ -30,17 +30,20 @@ class Sample:
         self._limit = megabytes * _MEGABYTE
         self._size = 0
         self._texts: list[bytes] = []
+        self._last = (0, 0, b"")  # the one to let go last: it stands in where too few large texts leave none
         for text in texts:
             self.add(text)
 
     def add(self, text: str) -> None:
         """Take one more text into account."""
         data = text.encode("utf-8", "replace")
-        if zlib.crc32(data) % self.share:
+        mark = zlib.crc32(data)
+        if mark % self.share:
             return
+        self._last = max(self._last, (mark & -mark, mark, data))  # the lowest bit says how long it stays
         self._texts.append(data)
         self._size += len(data)
-        while self._size > self._limit and len(self._texts) > 1:
+        while self._size > self._limit:
             self.share *= 2
             self._texts = [data for data in self._texts if zlib.crc32(data) % self.share == 0]
             self._size = sum(map(len, self._texts))
@@ -48,20 +51,25 @@ class Sample:
     @property
     def megabytes(self) -> float:
         """How much is held."""
-        return self._size / _MEGABYTE
+        return sum(map(len, self._held)) / _MEGABYTE
+
+    @property
+    def _held(self) -> list[bytes]:
+        return self._texts or [self._last[2]]
 
     def require_text(self) -> None:
         """Refuse to go on with nothing."""
-        if not any(map(bytes.strip, self._texts)):
+        if not any(map(bytes.strip, self._held)):
             raise InputError("there is no text to learn a vocabulary from")
 
     def __iter__(self) -> Iterator[str]:
-        return (data.decode("utf-8") for data in self._texts)
+        return (data.decode("utf-8") for data in self._held)
 
     def batches(self, size: int = 1000) -> Iterator[list[str]]:
         """The texts, so many at a time."""
-        for first in range(0, len(self._texts), size):
-            yield [data.decode("utf-8") for data in self._texts[first : first + size]]
+        held = self._held
+        for first in range(0, len(held), size):
+            yield [data.decode("utf-8") for data in held[first : first + size]]
 
     def without(self, characters: Iterable[str]) -> Iterator[str]:
         """The texts with these characters blanked out."""
