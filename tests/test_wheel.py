@@ -24,7 +24,17 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 
 def test_wheel_in_a_clean_environment(tmp_path: Path) -> None:
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path / "dist", ROOT, cwd=tmp_path)
+    run(
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        tmp_path / "dist",
+        ROOT,
+        cwd=tmp_path,
+    )
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     run(sys.executable, "-m", "venv", tmp_path / "env", cwd=tmp_path)
     python, command = tmp_path / "env" / "bin" / "python", tmp_path / "env" / "bin" / "unmask"
@@ -32,7 +42,9 @@ def test_wheel_in_a_clean_environment(tmp_path: Path) -> None:
 
     assert run(command, "--version", cwd=tmp_path) == f"unmask {unmask.__version__}\n"
     assert run(python, "-m", "unmask", "--help", cwd=tmp_path).count("prepare")
-    (tmp_path / "a.txt").write_text("\n\n".join(f"A maré número {n} subiu devagar." for n in range(50)), "utf-8")
+    (tmp_path / "a.txt").write_text(
+        "\n\n".join(f"A maré número {n} subiu devagar." for n in range(50)), "utf-8"
+    )
     run(command, "tokenizer", "a.txt", "--vocab-size", "60", "-o", "vocab", "-q", cwd=tmp_path)
     run(command, "prepare", "a.txt", "-t", "vocab", "-o", "shards", "-q", cwd=tmp_path)
     assert "agrees with its checksum" in run(command, "corpus", "shards", "--verify", cwd=tmp_path)

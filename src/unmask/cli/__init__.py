@@ -62,8 +62,6 @@ def main() -> None:
         app()
     except UserError as error:
         _fail(str(error), 2)
-    except KeyboardInterrupt:
-        _fail("interrupted; run the same command again to go on", 130)
     except Exception as error:
         if os.environ.get("UNMASK_DEBUG"):
             raise

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli.options import Json, ModelFolder, load_language_model, print_json
+from unmask.cli.options import Json, ModelFolder, Quiet, load_language_model, print_json
 
 _EXAMPLES = """
     unmask fill --model model/ "O gato [MASK] no telhado."
@@ -35,11 +35,12 @@ def fill(
         str | None, typer.Option(metavar="WORD,WORD,…", help="Only these words.", show_default=False)
     ] = None,
     json_: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Fill the masks of a text, all of them together."""
     texts = [text] if text is not None else [line.rstrip("\n") for line in sys.stdin if line.strip()]
     words = [word.strip() for word in candidates.split(",") if word.strip()] if candidates else None
-    lm = load_language_model(model)
+    lm = load_language_model(model, quiet)
     for one in texts:
         fills = lm.fill(one, top=top, candidates=words, pieces=pieces)
         if json_:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli.options import Json, ModelFolder, load_language_model, print_json
+from unmask.cli.options import Json, ModelFolder, Quiet, load_language_model, print_json
 
 _EXAMPLES = """
     unmask generate --model model/ "Era uma vez" --max-tokens 100 --top-p 0.9 --seed 7
@@ -31,9 +31,10 @@ def generate(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Always the same text.", show_default=False)] = None,
     json_: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Generate text with a causal model."""
-    lm = load_language_model(model)
+    lm = load_language_model(model, quiet)
     made = lm.generate(prompt, max_tokens, temperature, top_k, top_p, seed)
     if json_:
         print_json(asdict(made))
