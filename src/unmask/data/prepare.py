@@ -185,9 +185,8 @@ def _start(work: Path, plan: dict[str, Any]) -> None:
     try:
         old = json.loads(path.read_text("utf-8"))
     except json.JSONDecodeError:
-        old = None
-    if old != plan:
-        what = [key for key in plan if old is None or old.get(key) != plan[key]]
+        old = {}
+    if what := [key for key in plan if old.get(key) != plan[key]]:
         raise CorpusError(
             f"{work.parent} holds an unfinished corpus made with other settings "
             f"({', '.join(what)} differ): finish that one, or delete {work} to start anew"
