@@ -90,6 +90,40 @@ def test_a_damaged_graph_is_one_line(exported: Path, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "heads", "changes"),
+    [
+        ("roberta-base", ["mlm"], {"position_offset": 1}),
+        ("distilbert", ["classify"], {"labels": ("sim", "não")}),
+        ("modernbert-base", ["tag"], {"window": 2, "global_every": 2, "labels": ("sim", "não")}),
+        ("modernbert-decoder", ["mlm"], {"window": 2, "global_every": 2}),
+    ],
+)
+def test_every_family_exports(
+    tmp_path: Path, name: str, heads: list[str], changes: dict[str, object]
+) -> None:
+    from unmask.checkpoint import save_model
+    from unmask.model.network import Model
+    from unmask.model.presets import preset
+
+    sizes = {
+        "vocab_size": 40,
+        "width": 16,
+        "layers": 3,
+        "heads": 2,
+        "inner": 24,
+        "positions": 40,
+        "pad_id": 0,
+    }
+    model = Model(preset(name, **sizes, **changes, init_std=0.3), heads)
+    save_model(model, tmp_path / "model")
+    made, _ = convert(tmp_path / "model", tmp_path / "onnx", "onnx")
+    assert made.difference < 1e-5
+    made, _ = convert(tmp_path / "model", tmp_path / "onnx", "onnx", int8=True)
+    assert made.cosine > 0.99
+
+
 def test_safetensors_are_exact(folder: Folder, tmp_path: Path) -> None:
     source = folder(("mlm", "nsp"))
     (source / "modules.json").write_text("[]")

@@ -79,7 +79,14 @@ def pool(hidden: Tensor, cu_seqlens: Tensor, pooling: str) -> Tensor:
         return hidden[cu_seqlens[:-1]]
     if pooling == "last":
         return hidden[cu_seqlens[1:] - 1]
-    return torch.segment_reduce(hidden, "mean", lengths=cu_seqlens.diff(), axis=0)
+    return reduce_rows(hidden, cu_seqlens.diff(), pooling)
+
+
+def reduce_rows(rows: Tensor, lengths: Tensor, how: str) -> Tensor:
+    """The `mean` or `max` of each group of `lengths` neighbouring rows: (groups, D)."""
+    if rows.device.type == "mps":  # torch has no such kernel there
+        return reduce_rows(rows.cpu(), lengths.cpu(), how).to(rows.device)
+    return torch.segment_reduce(rows, how, lengths=lengths, axis=0)
 
 
 def with_pooler(config: ModelConfig, heads: Iterable[str]) -> list[str]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from unmask.config import ModelConfig
 from unmask.errors import InputError, ModelError
-from unmask.model.network import Model
+from unmask.model.network import Model, reduce_rows
 from unmask.model.weights import LoadReport
 from unmask.predict.batching import CPU_TOKENS, GPU_TOKENS, Pack, pack, plan
 from unmask.predict.inputs import Inputs, as_list
@@ -185,7 +185,7 @@ def pool_rows(rows: Tensor, lengths: Tensor, pool: Pool) -> Tensor:
         return rows[lengths.cumsum(0) - lengths]
     if not len(lengths):
         return rows
-    return torch.segment_reduce(rows.float(), pool, lengths=lengths, axis=0)
+    return reduce_rows(rows.float(), lengths, pool)
 
 
 def _array(rows: Tensor) -> Floats:
