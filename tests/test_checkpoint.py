@@ -164,6 +164,19 @@ def test_writing_is_whole_or_not_at_all(folder: Path) -> None:
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
 
+def test_the_old_model_comes_back_if_nothing_took_its_place(folder: Path) -> None:
+    class Broken:
+        def save(self, folder: Path) -> None:
+            raise RuntimeError("power cut")
+
+    before = (folder / "model.safetensors").read_bytes()
+    folder.rename(folder.with_name(".model.old"))  # killed between the two renames
+    with pytest.raises(RuntimeError, match="power cut"):
+        save_model(Model(BERT), folder, Broken())
+    assert (folder / "model.safetensors").read_bytes() == before
+    assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+
 def test_a_folder_of_other_things_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "tese.txt").write_text("anos de trabalho")
     with pytest.raises(OutputError, match="holds other files and no model"):

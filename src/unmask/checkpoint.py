@@ -207,16 +207,22 @@ def _whole_folder(folder: Path) -> Iterator[Path]:
     retired = folder.with_name(f".{folder.name}.old")
     with disk_errors(folder):
         try:
-            shutil.rmtree(unfinished, ignore_errors=True)  # what a killed process left
-            shutil.rmtree(retired, ignore_errors=True)
+            _clear(folder, unfinished, retired)  # what a killed process left
             unfinished.mkdir(parents=True)
             yield unfinished
             if folder.exists():
                 folder.rename(retired)
             unfinished.rename(folder)
         finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            shutil.rmtree(retired, ignore_errors=True)
+            _clear(folder, unfinished, retired)
+
+
+def _clear(folder: Path, unfinished: Path, retired: Path) -> None:
+    """Remove what is left beside a folder; the old one comes back if nothing took its place."""
+    if retired.is_dir() and not folder.exists():
+        retired.rename(folder)
+    shutil.rmtree(unfinished, ignore_errors=True)
+    shutil.rmtree(retired, ignore_errors=True)
 
 
 def _strangers(folder: Path) -> list[str]:
