@@ -425,8 +425,10 @@ def _validate(values: Mapping[str, Any], origin: str) -> Recipe:
 def _explain(problem: Any) -> str:
     key = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(key, list(known_keys()), n=1, cutoff=0.5)
-        return f"there is no {key}" + (f"; did you mean {close[0]}?" if close else "")
+        keys = list(known_keys())
+        close = [known for known in keys if known.rpartition(".")[2] == key]
+        close = close or difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
+        return f"there is no {key}" + (f"; did you mean {' or '.join(close)}?" if close else "")
     if problem["type"] == "value_error":  # one of our own checks, which says it all
         return f"{key}: {problem['ctx']['error']}".removeprefix(": ")
     return f"{key}: {problem['msg'].lower()} (got {problem['input']!r})"

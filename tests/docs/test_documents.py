@@ -61,9 +61,11 @@ def place(prepared: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def shards(place: Path, page: str) -> None:
-    """Shards, for the page that begins with them."""
+    """Shards, for the page that begins with them; the others make a vocabulary of their own."""
     if page == "docs/pretraining.md":
         (place / "shards-ready").rename(place / "shards")
+    else:
+        shutil.rmtree(place / "vocab")
 
 
 # What a page shows is for real text; here the text is small and time is short.
@@ -105,6 +107,7 @@ def test_commands_run(place: Path, page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_python_runs(place: Path, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(place / "model", place / "run" / "model")
     monkeypatch.chdir(place)
     for block in blocks(page, "python"):
         exec(compile(block, page, "exec"), {"__name__": page})

@@ -22,7 +22,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
     def command(*arguments: object, given: str = "") -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["unmask", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.StringIO(given))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode()), "utf-8"))
         with pytest.raises(SystemExit) as caught:
             main()
         output = capsys.readouterr()
@@ -57,6 +57,9 @@ def test_score(run: Run, folder: Folder, tmp_path: Path) -> None:
     assert sum(t["log_probability"] for t in scored[0]["tokens"]) == pytest.approx(
         float(rows[0][0]), abs=1e-3
     )
+    (tmp_path / "rows.jsonl").write_text('{"text": "O gato dorme."}\n', "utf-8")
+    _, out, _ = run("score", tmp_path / "rows.jsonl", "--model", path, "-q")
+    assert out.splitlines()[0].split("\t") == rows[0]
     _, out, _ = run("score", tmp_path / "lines.txt", "--model", path, "--tokens")
     assert len(out.splitlines()) == 2 + sum(len(score["tokens"]) for score in scored)
 
@@ -171,7 +174,7 @@ def test_bad_folders_are_one_line(
     [
         (["fill", "O gato."], "nothing to fill"),
         (["generate", "O gato"], "not causal"),
-        (["score", "nowhere.txt"], "cannot read nowhere.txt"),
+        (["score", "nowhere.txt"], "there is no nowhere.txt"),
         (["score", "-", "--method", "l2r"], "word-l2r, token"),
     ],
 )

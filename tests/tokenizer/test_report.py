@@ -118,12 +118,12 @@ def test_what_the_command_refuses(corpus: Path, tmp_path: Path) -> None:
     assert isinstance(taken.exception, OutputError)
 
 
-def test_only_tokenizer_folders_are_written_over(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_nothing_is_written_over_unasked(tokenizer: Tokenizer, tmp_path: Path) -> None:
     check_free(tmp_path / "new")
-    tokenizer.save(tmp_path)
+    assert not (tmp_path / "new").exists()
     check_free(tmp_path)
-    (tmp_path / "model.safetensors").write_bytes(b"")
-    with pytest.raises(OutputError, match=r"model\.safetensors"):
+    tokenizer.save(tmp_path)
+    with pytest.raises(OutputError, match=r"in use \(tokenizer\.json …\).*--force"):
         check_free(tmp_path)
     check_free(tmp_path, force=True)
     with pytest.raises(OutputError, match="is a file"):

@@ -25,7 +25,8 @@ def register(app: typer.Typer) -> None:
 def fill(
     model: ModelFolder,
     text: Annotated[
-        str | None, typer.Argument(help="With [MASK] or <mask>; else one text per line of standard input.")
+        str | None,
+        typer.Argument(help="With `[MASK]` or `<mask>`; else one text per line of standard input."),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many answers.")] = 5,
     pieces: Annotated[
@@ -47,5 +48,5 @@ def fill(
             print_json({"text": one, "fills": [asdict(found) for found in fills]})
             continue
         for found in fills:
-            filled = " · ".join(f"{word.text} {word.probability:.1%}" for word in found.words)
-            typer.echo(f"{found.score:7.2%}  {filled:<24}  {found.text}")
+            filled = " · ".join(word.text for word in found.words)
+            typer.echo(f"{found.score:7.2%}  {filled:<16}  {found.text}")

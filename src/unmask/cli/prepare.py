@@ -109,15 +109,16 @@ def corpus(
 
 
 def _print_corpus(folder: Path, manifest: dict[str, Any]) -> None:
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("split", "language", "documents", "sentences", "words", "tokens", "tokens/word", "shards")
+    head = ("split", "language", "documents", "sentences", "words", "tokens", "per word", "shards")
+    table = Table(*head, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for column in table.columns[2:]:
         column.justify = "right"
     for split, facts in manifest["splits"].items():
-        rows = facts["languages"] if len(facts["languages"]) > 1 else {"": facts}
-        for number, (language, row) in enumerate(rows.items()):
+        for number, (language, row) in enumerate(facts["languages"].items()):
             counts = [f"{row[key]:,}" for key in ("documents", "sentences", "words", "tokens")]
             fertility = f"{row['tokens'] / row['words']:.3f}" if row["words"] else "–"
             shards = "" if number else str(len(facts["shards"]))

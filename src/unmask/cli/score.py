@@ -1,17 +1,14 @@
 """`unmask score`: how likely the model finds each line of a file."""
 
 import json
-import sys
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
 from dataclasses import asdict
-from itertools import islice
-from pathlib import Path
+from itertools import chain, islice
 from typing import Annotated
 
 import typer
 
-from unmask.cli.options import ModelFolder, Quiet, load_language_model
+from unmask.cli.options import ModelFolder, Quiet, load_language_model, progress
 
 _EXAMPLES = """
     unmask score sentences.txt --model model/ > scores.tsv
@@ -28,7 +25,10 @@ def register(app: typer.Typer) -> None:
 
 def score(
     file: Annotated[
-        Path, typer.Argument(help="One text per line; - for standard input.", show_default=False)
+        str,
+        typer.Argument(
+            help="One text per line, or per row of .jsonl, .csv …; - for standard input.", show_default=False
+        ),
     ],
     model: ModelFolder,
     method: Annotated[
@@ -40,9 +40,16 @@ def score(
     quiet: Quiet = False,
 ) -> None:
     """Pseudo-log-likelihood of each line (of a causal model, log-likelihood): score, perplexity, text."""
+    from unmask.config import TextConfig
+    from unmask.text import find_sources, read_documents
+
+    (source,) = find_sources([file])
+    texts = (document.text for document in read_documents(source, TextConfig(documents="line")))
+    chunks = _chunks(text for line in texts if (text := line.strip()))
+    first = next(chunks, [])  # a file that cannot be read is told before the model is loaded
     lm = load_language_model(model, quiet)
-    for chunk in _chunks(_lines(file)):
-        for scored in lm.score(chunk, method, truncate):
+    for chunk in chain([first], chunks):
+        for scored in lm.score(chunk, method, truncate, progress(quiet)):
             if json_:
                 values = asdict(scored) | {"perplexity": scored.perplexity}
                 values["tokens"] = values["tokens"] if tokens else len(scored.tokens)
@@ -52,18 +59,6 @@ def score(
             typer.echo(f"{scored.log_probability:.4f}\t{scored.perplexity:.2f}\t{text}")
             for token in scored.tokens if tokens else ():
                 typer.echo(f"\t{token.log_probability:.4f}\t{token.piece}")
-
-
-def _lines(file: Path) -> Iterator[str]:
-    from unmask.errors import InputError
-
-    try:
-        with nullcontext(sys.stdin) if str(file) == "-" else file.open(encoding="utf-8") as lines:
-            yield from (line.strip() for line in lines if line.strip())
-    except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file} is not UTF-8 text: {error}") from None
 
 
 def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:

@@ -158,9 +158,10 @@ def _finished(out: Path, plan: dict[str, Any], sources: Sequence[Source]) -> dic
             raise OutputError(f"{out} holds other files: choose an empty folder")
         return None
     manifest = read_manifest(out)
-    if any(manifest[key] != plan[key] for key in _LASTING):
+    if differ := [key for key in _LASTING if manifest[key] != plan[key]]:
         raise OutputError(
-            f"{out} holds a corpus made of other input or settings: choose another folder or delete it"
+            f"{out} holds a corpus made of other input or settings ({', '.join(differ)} differ): "
+            "choose another folder or delete it"
         )
     made = path.stat().st_mtime_ns
     for source in sources:  # of the same size, but the text may be another

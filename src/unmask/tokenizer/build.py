@@ -13,9 +13,6 @@ from unmask.tokenizer.report import Meter, VocabularyReport
 from unmask.tokenizer.tokenizer import Tokenizer
 from unmask.tokenizer.train import train_tokenizer
 
-_OWN = {"tokenizer.json", "tokenizer_config.json", "extension.json"}
-_BESIDE = {"recipe.toml", "report.json", "report.html"}
-
 
 def build_tokenizer(
     sources: Sequence[Source],
@@ -55,16 +52,17 @@ def measure_tokenizer(
 
 
 def check_free(out: Path, force: bool = False) -> None:
-    """Make the folder to write to, or refuse it if it holds anything else than a tokenizer."""
+    """Refuse a folder that is in use or cannot be made, before the work and not after it."""
     if out.exists() and not out.is_dir():
         raise OutputError(f"{out} is a file: name a folder to write to")
+    new = not out.exists()
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
-    others = {path.name for path in out.iterdir()} - _OWN - _BESIDE
-    if others and not force:
-        raise OutputError(
-            f"{out} holds other things ({min(others)} …): choose another folder, or add --force"
-        )
+    held = {path.name for path in out.iterdir()}
+    if new:
+        out.rmdir()
+    if held and not force:
+        raise OutputError(f"{out} is in use ({min(held)} …): choose another folder, or add --force")
 
 
 def clean_documents(

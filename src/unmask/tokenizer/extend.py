@@ -156,4 +156,6 @@ def _joined(pieces: list[str], left: str, right: str) -> list[str]:
 def _too_small(add: int, found: int) -> InputError:
     return InputError(
         f"the text gives only {found:,} new entries of {add:,}; ask for --add {found} or fewer, or bring more"
+        if found
+        else "the text gives no new entries: the vocabulary has its words already; bring other text"
     )
