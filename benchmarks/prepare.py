@@ -13,7 +13,11 @@ from pathlib import Path
 from common import Cost, arguments, clean, data_root, table, timed_run, unpack, write_result
 
 PORTUGUESE = ["pt/parlamento", "pt/romances", "pt/machado", "pt/senado", "pt-research/dhbb"]
-ENGLISH = ["en/gutenberg", "en/wikipedia", "en/wikinews", "en-research/babylm_childes"]
+ENGLISH = ["en/gutenberg", "en/wikipedia", "en/wikinews"]
+ENGLISH += [
+    f"en-research/babylm_{part}"
+    for part in ("childes", "open_subtitles", "gutenberg", "simple_wiki", "bnc_spoken")
+]
 CORES = len(os.sched_getaffinity(0))
 OURS = "unmask prepare, the whole pipeline"
 SIDES = {
@@ -105,6 +109,7 @@ def memory(vocabulary: Path, options: argparse.Namespace) -> str:
 def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
+    parser.add_argument("--only", choices=["speed", "memory"], help="one of the two parts")
     options = parser.parse_args()
     vocabulary = data_root() / "vocab" / "bertimbau" / "vocab.txt"
     os.environ["HF_DATASETS_OFFLINE"] = "1"
@@ -117,9 +122,12 @@ def main() -> None:
             encode_alone(paths, vocabulary, options.side == "fast")
         return
     clean(options.scratch)
-    body = compare(sorted(unpack(PORTUGUESE, text, options.limit_mb)), vocabulary, options)
-    body += "\n\nMemory does not grow with the corpus:\n\n" + memory(vocabulary, options)
-    write_result("prepare", "Preparing a corpus", body, ["unmask", "tokenizers", "datasets", "pyarrow"])
+    packages = ["unmask", "tokenizers", "datasets", "pyarrow"]
+    if options.only != "memory":
+        body = compare(sorted(unpack(PORTUGUESE, text, options.limit_mb)), vocabulary, options)
+        write_result("prepare", "Preparing a corpus", body, packages)
+    if options.only != "speed":
+        write_result("prepare-memory", "Preparing a corpus: memory", memory(vocabulary, options), packages)
     clean(options.scratch)
 
 
