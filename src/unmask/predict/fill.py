@@ -165,14 +165,20 @@ class Filler:
         first, last = map(int, self.encoding.offsets[mask])
         choices = []
         for word in candidates:
-            inside = self.text[:first] + word + self.text[last:]
-            ids = _pieces_between(self.tokenizer.encode(inside), first, first + len(word))
-            if ids is None:  # it would melt into its neighbours
-                ids = tuple(map(int, self.tokenizer.encode(word, special=False).ids))
+            ids = pieces_in_place(self.tokenizer, self.text, (first, last), word)
             if not ids or self.tokenizer.unk_id in ids:
                 raise InputError(f"the vocabulary cannot write the candidate {word!r}")
             choices.append(ids)
         return choices
+
+
+def pieces_in_place(tokenizer: Tokenizer, text: str, place: tuple[int, int], word: str) -> tuple[int, ...]:
+    """The pieces of a word as it is split where it stands in place of some characters of a text."""
+    first, last = place
+    ids = _pieces_between(tokenizer.encode(text[:first] + word + text[last:]), first, first + len(word))
+    if ids is None:  # it would melt into its neighbours
+        ids = tuple(map(int, tokenizer.encode(word, special=False).ids))
+    return ids
 
 
 def _pieces_between(encoding: Encoding, first: int, last: int) -> tuple[int, ...] | None:

@@ -28,6 +28,11 @@ class Inputs:
             for number, encoding in enumerate(self.tokenizer.encode_batch(list(texts)))
         ]
 
+    def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[Encoding]:
+        """Sentences split into words already; what is too long is cut off."""
+        encodings = map(self.tokenizer.encode_words, sentences)
+        return [e if len(e) <= self.limit else self._cut(e, True, 0, 1) for e in encodings]
+
     def ids(self, texts: Sequence[str], truncate: bool = False, limit: int | None = None) -> list[Ints]:
         """Ids alone, which is several times faster."""
         limit = min(limit or self.limit, self.limit)

@@ -15,7 +15,7 @@ from unmask.predict.generate import Sampling, sample
 from unmask.predict.inputs import as_list
 from unmask.predict.predictor import Predictor
 from unmask.predict.results import Fill, Generated, Score
-from unmask.predict.score import METHODS, Ints, collect, masked_copy, targets
+from unmask.predict.score import METHODS, Ints, collect, masked_copy, shared_copies, targets
 from unmask.progress import SILENT, Progress
 from unmask.tokenizer import Encoding
 
@@ -44,7 +44,7 @@ class MaskedLM(Predictor):
             raise InputError("top and beam must be at least 1")
         filler = Filler(self.tokenizer, text, candidates, pieces, self.inputs.limit)
         width = max(beam, len(candidates or ()))
-        return filler.search(self._log_probabilities, top, width)
+        return filler.search(self.log_probabilities, top, width)
 
     @overload
     def score(  # type: ignore[overload-overlap]
@@ -110,24 +110,37 @@ class MaskedLM(Predictor):
         before = self.tokenizer.decode(ids[:start])
         return Generated(text, text[len(before) :], len(ids) - start, finished)
 
+    def log_probabilities(
+        self, sequences: Sequence[Ints], places: Sequence[Ints]
+    ) -> list[NDArray[np.float32]]:
+        """Log-probabilities over the vocabulary (places, V) at some places of each sequence of ids."""
+        out: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(sequences)
+        for numbers in self._plan([len(ids) for ids in sequences]):
+            packed = self._pack([sequences[number] for number in numbers])
+            hidden = self._encode(packed)
+            for start, number in zip(packed.cu_seqlens.tolist(), numbers, strict=False):
+                rows = torch.from_numpy(start + places[number]).to(self.device)
+                out[number] = self._logits(hidden[rows]).log_softmax(-1).cpu().numpy()
+        return out
+
     def _score_masked(
         self, encodings: Sequence[Encoding], places: Sequence[Ints], method: str, progress: Progress
     ) -> list[NDArray[np.float64]]:
-        jobs = [(text, spot) for text, where in enumerate(places) for spot in range(len(where))]
         logs = [np.zeros(len(where)) for where in places]
-        sizes = [len(encodings[text]) for text, _ in jobs]
-        with progress.stage("copies", len(jobs), "copies") as stage:
+        groups = shared_copies(encodings, places, self.tokenizer, method)
+        sizes = [len(encodings[group[0][0]]) for group in groups]
+        with progress.stage("copies", len(groups), "copies") as stage:
             for numbers in self._plan(sizes):
-                chosen = [jobs[number] for number in numbers]
-                where = [int(places[text][spot]) for text, spot in chosen]
-                copies = [
-                    masked_copy(encodings[text], place, self.tokenizer, method)
-                    for (text, _), place in zip(chosen, where, strict=True)
-                ]
-                truth = [encodings[text].ids[place] for (text, _), place in zip(chosen, where, strict=True)]
-                packed = self._pack(copies)
-                rows = self._encode(packed)[packed.cu_seqlens[:-1] + torch.tensor(where, device=self.device)]
-                for (text, spot), value in zip(chosen, self._chosen_logs(rows, truth), strict=True):
+                chosen = [groups[number] for number in numbers]
+                firsts = [(encodings[text], int(places[text][spot])) for (text, spot), *_ in chosen]
+                packed = self._pack([masked_copy(*first, self.tokenizer, method) for first in firsts])
+                hidden = self._encode(packed)
+                jobs = [job for group in chosen for job in group]
+                where = np.array([places[text][spot] for text, spot in jobs])
+                where += np.repeat(packed.cu_seqlens[:-1].cpu().numpy(), list(map(len, chosen)))
+                truth = [encodings[text].ids[places[text][spot]] for text, spot in jobs]
+                rows = hidden[torch.from_numpy(where).to(self.device)]
+                for (text, spot), value in zip(jobs, self._chosen_logs(rows, truth), strict=True):
                     logs[text][spot] = value
                 stage.advance(len(chosen))
         return logs
@@ -153,19 +166,6 @@ class MaskedLM(Predictor):
             for at in range(0, len(rows), step)
         ]
         return torch.cat(parts).double().cpu().numpy() if parts else np.zeros(0)
-
-    def _log_probabilities(
-        self, sequences: Sequence[Ints], places: Sequence[Ints]
-    ) -> list[NDArray[np.float32]]:
-        """Log-probabilities over the vocabulary at some places of some sequences."""
-        out: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(sequences)
-        for numbers in self._plan([len(ids) for ids in sequences]):
-            packed = self._pack([sequences[number] for number in numbers])
-            hidden = self._encode(packed)
-            for start, number in zip(packed.cu_seqlens.tolist(), numbers, strict=False):
-                rows = torch.from_numpy(start + places[number]).to(self.device)
-                out[number] = self._logits(hidden[rows]).log_softmax(-1).cpu().numpy()
-        return out
 
     @torch.inference_mode()
     def _logits(self, rows: Tensor) -> Tensor:

@@ -94,6 +94,24 @@ class Predictor:
         trace = self._trace(self._pack(self.inputs.ids([text])), attention=True)
         return np.stack([_array(block[0]) for block in trace.attention])
 
+    def word_layers(
+        self, sentences: Sequence[Sequence[str]], progress: Progress = SILENT
+    ) -> Iterator[tuple[int, Floats]]:
+        """For each sentence of words its number and the vectors (L + 1, words, D) at every layer.
+
+        The longest come first. Words beyond what the model takes are cut off; one without pieces is zero.
+        """
+        encodings = self.inputs.encode_words(sentences)
+        for numbers, packed in self._batches([encoding.ids for encoding in encodings], progress):
+            states = torch.stack(list(self._trace(packed).hidden)).float().cpu()
+            for number, part in zip(numbers, states.split(packed.lengths, dim=1), strict=True):
+                words = torch.from_numpy(encodings[number].words)
+                inside = words >= 0
+                shape = (len(part), int(words.max()) + 1, part.shape[-1])
+                sums = torch.zeros(shape).index_add_(1, words[inside], part[:, inside])
+                pieces = words[inside].bincount(minlength=shape[1]).clamp_min(1)
+                yield number, (sums / pieces[:, None]).numpy()
+
     def _sentences(
         self, texts: list[str], layer: Layer, own: SentenceSettings, truncate: bool, progress: Progress
     ) -> Floats:

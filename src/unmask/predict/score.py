@@ -5,6 +5,7 @@ of the same word too, so that a word cannot be guessed from its own tail. A caus
 """
 
 from collections.abc import Sequence
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ from unmask.tokenizer import Encoding, Tokenizer
 
 Ints = NDArray[np.int64]
 METHODS = ("word-l2r", "token")
+Job = tuple[int, int]
+"""A token to score: the number of its text, and its number among the places of that text."""
 
 
 def targets(encoding: Encoding, tokenizer: Tokenizer) -> Ints:
@@ -26,9 +29,21 @@ def masked_copy(encoding: Encoding, place: int, tokenizer: Tokenizer, method: st
     ids = encoding.ids.copy()
     ids[place] = tokenizer.mask_id
     if method == "word-l2r":
-        later = np.arange(len(ids)) > place
-        ids[later & (encoding.words == encoding.words[place])] = tokenizer.mask_id
+        ids[place:][encoding.words[place:] == encoding.words[place]] = tokenizer.mask_id
     return ids
+
+
+def shared_copies(
+    encodings: Sequence[Encoding], places: Sequence[Ints], tokenizer: Tokenizer, method: str
+) -> list[list[Job]]:
+    """The jobs, grouped by the masked copy they need: the two texts of a minimal pair share some."""
+    groups: dict[bytes, list[Job]] = {}
+    for text, (encoding, where) in enumerate(zip(encodings, places, strict=True)):
+        for spot, place in enumerate(where.tolist()):
+            copy = masked_copy(encoding, place, tokenizer, method)
+            key = blake2b(copy.tobytes(), digest_size=16).digest()
+            groups.setdefault(key, []).append((text, spot))
+    return list(groups.values())
 
 
 def collect(
