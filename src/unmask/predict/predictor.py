@@ -103,14 +103,12 @@ class Predictor:
         """
         encodings = self.inputs.encode_words(sentences)
         for numbers, packed in self._batches([encoding.ids for encoding in encodings], progress):
-            states = torch.stack(list(self._trace(packed).hidden)).float().cpu()
-            for number, part in zip(numbers, states.split(packed.lengths, dim=1), strict=True):
-                words = torch.from_numpy(encodings[number].words)
-                inside = words >= 0
-                shape = (len(part), int(words.max()) + 1, part.shape[-1])
-                sums = torch.zeros(shape).index_add_(1, words[inside], part[:, inside])
-                pieces = words[inside].bincount(minlength=shape[1]).clamp_min(1)
-                yield number, (sums / pieces[:, None]).numpy()
+            states = np.stack([_array(hidden) for hidden in self._trace(packed).hidden])
+            parts = np.split(states, np.cumsum(packed.lengths)[:-1], axis=1)
+            for number, part in zip(numbers, parts, strict=True):
+                words = encodings[number].words
+                belongs = (words == np.arange(words.max() + 1)[:, None]).astype(np.float32)  # (words, n)
+                yield number, belongs / np.maximum(belongs.sum(1, keepdims=True), 1) @ part
 
     def _sentences(
         self, texts: list[str], layer: Layer, own: SentenceSettings, truncate: bool, progress: Progress
