@@ -109,7 +109,7 @@ def test_the_size_of_the_pieces_does_not_matter(
     path = write(tmp_path / "x.txt", (text + "\n\nend").encode())
     whole = [clean(text)[0] for text in read(path)]
     with monkeypatch.context() as patch:
-        patch.setattr("unmask.text.read._CHUNK", chunk)
+        patch.setattr("unmask.text.stream.CHUNK", chunk)
         assert [clean(text)[0] for text in read(path)] == whole
 
 
@@ -205,7 +205,7 @@ def test_an_archive_cut_off_or_spoilt(tmp_path: Path, form: str, compression: st
 
 def test_columns_that_hold_no_text(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": [1, 2]}), tmp_path / "x.parquet")
-    with pytest.raises(InputError, match="column text holds int64, not text"):
+    with pytest.raises(InputError, match="x.parquet, row 1: text holds 1, not text"):
         read(tmp_path / "x.parquet")
 
 

@@ -1,0 +1,148 @@
+"""Bytes of a file -> decoded text -> records, as a stream; whatever goes wrong is one clear line."""
+
+import codecs
+import gzip
+import io
+import lzma
+import re
+import shutil
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from typing import IO, Any
+
+from unmask.errors import InputError
+from unmask.text.sources import Source, split_suffix
+
+CHUNK = 1 << 16  # small enough for the cache: twice as fast as a megabyte
+BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
+
+
+def numbered_lines(
+    source: Source, limit: int, pieces: Iterable[str] | None = None
+) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers from 1; one longer than `limit` characters is an error."""
+    pieces = decoded(source) if pieces is None else pieces
+    for number, line in enumerate(records(pieces, split_lines, limit), 1):
+        if len(line) > limit:
+            raise InputError(
+                f"{source}, line {number}: longer than {limit:,} characters; write one record a line"
+                " or raise text.max_chars"
+            )
+        yield number, line
+
+
+def split_lines(text: str) -> list[str]:
+    """At every newline."""
+    return text.split("\n")
+
+
+def records(pieces: Iterable[str], split: Callable[[str], list[str]], limit: int) -> Iterator[str]:
+    """Split a stream at separators made of white space; of a record beyond the limit the rest is let go."""
+    held: list[str] = []
+    size = 0
+    space = ""
+    for piece in pieces:
+        piece = space + piece
+        text = piece.rstrip()
+        space = piece[len(text) :]  # may be the beginning of a separator
+        if len(space) > CHUNK:
+            space = _shorten(space)
+        first, *rest = split(text)
+        if size <= limit:
+            held.append(first)
+            size += len(first)
+        if rest:
+            yield "".join(held)
+            *whole, last = rest
+            yield from whole
+            held, size = [last], len(last)
+    yield from split("".join(held) + space)
+
+
+def _shorten(space: str) -> str:
+    if BLANK_LINE.search(space):
+        return "\n\n"
+    return "\n" if "\n" in space else " "
+
+
+def decoded(source: Source) -> Iterator[str]:
+    """Decode UTF-8 in large pieces, every kind of line end as a newline."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    newlines = io.IncrementalNewlineDecoder(None, translate=True)
+    position = 0
+    for chunk in chain(_chunks(source), [b""]):
+        pending = len(decoder.getstate()[0])
+        try:
+            text = decoder.decode(chunk, final=not chunk)
+        except UnicodeDecodeError as error:
+            raise _not_utf8(source, position - pending + error.start, error) from None
+        if position == 0:
+            text = text.removeprefix("\ufeff")
+        position += len(chunk)
+        yield newlines.decode(text, final=not chunk)
+
+
+def _not_utf8(source: Source, position: int, error: UnicodeDecodeError) -> InputError:
+    utf16 = position == 0 and error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    encoding = "utf-16" if utf16 else "latin1"
+    unpacked = " of what it unpacks to" if source.path and split_suffix(source.path)[1] else ""
+    wrong = error.object[error.start]
+    return InputError(
+        f"{source} is not UTF-8: byte {position}{unpacked}, counted from 0, is {wrong:#04x};"
+        f" convert it, for example with: iconv -f {encoding} -t utf-8 FILE > NEW"
+    )
+
+
+def _chunks(source: Source) -> Iterator[bytes]:
+    with reading(source), _open(source) as file:
+        while chunk := file.read(CHUNK):
+            yield chunk
+
+
+@contextmanager
+def _open(source: Source) -> Iterator[IO[bytes]]:
+    if source.path is None:
+        if sys.stdin is None:
+            raise InputError("standard input is closed: pipe some text in, or name files")
+        yield sys.stdin.buffer
+        return
+    compression = split_suffix(source.path)[1]
+    if compression == ".zst":
+        import pyarrow as pa  # the one zstd reader at hand that notices a cut-off file
+
+        with pa.input_stream(str(source.path), compression="zstd") as file:
+            yield file
+        return
+    opener: Any = {".gz": gzip.open, ".xz": lzma.open, "": open}[compression]
+    with opener(source.path, "rb") as file:
+        yield file
+
+
+@contextmanager
+def seekable(source: Source) -> Iterator[IO[bytes]]:
+    with _open(source) as file:
+        if source.path and split_suffix(source.path)[1]:
+            with tempfile.TemporaryFile() as unpacked:
+                shutil.copyfileobj(file, unpacked, CHUNK)
+                unpacked.seek(0)
+                yield unpacked
+        else:
+            yield file
+
+
+@contextmanager
+def reading(source: Source) -> Iterator[None]:
+    """Turn whatever reading may raise into one clear line."""
+    try:
+        yield
+    except PermissionError:
+        raise InputError(f"not allowed to read {source}: check its permissions") from None
+    except FileNotFoundError:
+        raise InputError(f"{source} is not there any more") from None
+    except (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:
+        # pyarrow's errors are OSError and ValueError.
+        raise InputError(f"{source} is damaged or cut off: {str(error).splitlines()[0]}") from error
