@@ -1,6 +1,5 @@
 """The attention function: the chapters' worked examples, and all engines against the plain formula."""
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -150,12 +149,11 @@ def test_equal_neighbours_are_computed_together() -> None:
     assert layout_of([3, 3, 3, 5, 3]).runs == [(3, 3), (1, 5), (1, 3)]
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
-def test_the_engine_on_a_cpu(dropout: float) -> None:
+def test_the_engine_on_a_cpu() -> None:
     q = torch.randn(3, 1, 4)
-    assert choose_engine(q, layout_of([3]), dropout) == "sdpa"
+    assert choose_engine(q, layout_of([3])) == "sdpa"
     grid = Layout(torch.tensor([0, 3]).int(), 3, mask=torch.ones(1, 3, dtype=torch.bool))
-    assert choose_engine(q, grid, dropout) == "eager"
+    assert choose_engine(q, grid) == "eager"
 
 
 def test_dropout_removes_weights() -> None:

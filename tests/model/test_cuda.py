@@ -32,7 +32,7 @@ def test_varlen_agrees_with_the_formula(dtype: torch.dtype, causal: bool, window
     packed = torch.randn(sum(LENGTHS), 3, 4, 64, device="cuda", dtype=dtype)
     upstream = torch.randn(sum(LENGTHS), 4, 64, device="cuda", dtype=dtype)
     layout = layout_of(causal)
-    assert choose_engine(packed[:, 0], layout, 0.0) == "varlen"
+    assert choose_engine(packed[:, 0], layout) == "varlen"
 
     fast_in = packed.clone().requires_grad_()
     fast = attention(*fast_in.unbind(1), layout, window, engine="varlen")
@@ -49,9 +49,26 @@ def test_varlen_agrees_with_the_formula(dtype: torch.dtype, causal: bool, window
 
 def test_the_engine_follows_what_is_asked() -> None:
     half = torch.randn(sum(LENGTHS), 4, 64, device="cuda", dtype=torch.bfloat16)
-    assert choose_engine(half, layout_of(False), 0.0) == "varlen"
-    assert choose_engine(half, layout_of(False), 0.1) == "sdpa"
-    assert choose_engine(half.float(), layout_of(False), 0.0) == "sdpa"
+    assert choose_engine(half, layout_of(False)) == "varlen"
+    assert choose_engine(half.float(), layout_of(False)) == "sdpa"
+
+
+@pytest.mark.parametrize("window", [None, 64])
+def test_dropout_of_the_kernel(window: int | None) -> None:
+    """Rows keep their sum in the mean, forward and backward drop the same weights, and none is none."""
+    torch.manual_seed(0)
+    q, k, v, upstream = torch.randn(4, sum(LENGTHS), 4, 64, device="cuda", dtype=torch.bfloat16)
+    layout = layout_of(False)
+    ones = attention(q, k, torch.ones_like(v), layout, window, 0.2, "varlen").float()
+    assert abs(ones.mean().item() - 1) < 0.02
+    assert ones.std() > 0.02
+    v.requires_grad_()
+    out = attention(q, k, v, layout, window, 0.2, "varlen")
+    (gradient,) = torch.autograd.grad(out, v, upstream)
+    there, back = (out.double() * upstream).sum(), (gradient.double() * v).sum()  # linear in v
+    torch.testing.assert_close(there, back, rtol=0.02, atol=2.0)
+    barely = attention(q, k, v, layout, window, 1e-7, "varlen")
+    torch.testing.assert_close(barely, attention(q, k, v, layout, window, 0.0, "varlen"))
 
 
 @pytest.mark.parametrize("name", ["bert-base", "modernbert-base"])

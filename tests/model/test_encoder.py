@@ -40,6 +40,31 @@ def random_sequences(lengths: list[int]) -> list[Tensor]:
     return [torch.randint(1, 40, (length,)) for length in lengths]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_asked_for_are_those_of_the_whole(kind: str) -> None:
+    encoder = encoder_of(KINDS[kind])
+    packed = pack(random_sequences([5, 1, 12]))
+    rows = torch.tensor([17, 0, 0, 6])
+    found, whole = encoder(*packed, rows=rows), encoder(*packed)[rows]
+    torch.testing.assert_close(found, whole)
+    upstream = torch.randn_like(found)
+    weights = list(encoder.parameters())
+    gradients = [torch.autograd.grad(out, weights, upstream, allow_unused=True) for out in (found, whole)]
+    for mine, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(mine, expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_autocast_reaches_every_block(kind: str) -> None:
+    """The vectors between blocks are in half precision, norms included."""
+    encoder = encoder_of(KINDS[kind]).float()
+    packed = pack(random_sequences([5, 9]))
+    with torch.autocast("cpu", torch.bfloat16):
+        trace = encoder.trace(*packed)
+    assert {x.dtype for x in trace.hidden} == {torch.bfloat16}
+    assert torch.nn.functional.cosine_similarity(trace.hidden[-1].float(), encoder(*packed)).min() > 0.99
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_packed_is_padded_is_one_by_one(kind: str, causal: bool) -> None:

@@ -50,9 +50,9 @@ def test_shapes_of_all_heads() -> None:
     for config, classes in ((BERT, 3), (MODERN, 2)):
         model = Model(config, heads).eval()
         hidden = hidden_states()
-        spans = torch.tensor([[0, 3, 0], [0, 3, 1], [3, 6, 500]])
-        assert model.span(hidden, spans).shape == (3, 30)
-        assert model.pair(hidden, STARTS).shape == model.pair(hidden, STARTS, "sop").shape == (2, 2)
+        before, after, place = torch.tensor([[0, 3, 0], [0, 3, 1], [3, 6, 500]]).unbind(1)
+        assert model.span(hidden[before], hidden[after], place).shape == (3, 30)
+        assert model.pair(hidden[:2]).shape == model.pair(hidden[:2], "sop").shape == (2, 2)
         assert model.classify(hidden, STARTS).shape == (2, classes)
         assert model.tag(hidden).shape == (7, classes)
         assert model.answer(hidden).shape == (7, 2)
@@ -60,11 +60,11 @@ def test_shapes_of_all_heads() -> None:
 
 def test_the_span_head_reads_the_boundaries_and_the_place() -> None:
     model = Model(BERT, ["span"]).eval()
-    hidden = hidden_states().requires_grad_()
-    span = torch.tensor([[1, 5, 2]])
-    (gradient,) = torch.autograd.grad(model.span(hidden, span).square().sum(), hidden)
-    assert gradient.abs().sum(1).ne(0).tolist() == [False, True, False, False, False, True, False]
-    assert not torch.allclose(model.span(hidden, span), model.span(hidden, torch.tensor([[1, 5, 3]])))
+    before, after = (hidden_states()[place : place + 1].requires_grad_() for place in (1, 5))
+    scores = model.span(before, after, torch.tensor([2]))
+    for gradient in torch.autograd.grad(scores.square().sum(), (before, after)):
+        assert gradient.abs().sum() > 0
+    assert not torch.allclose(scores, model.span(before, after, torch.tensor([3])))
 
 
 def test_pooling() -> None:

@@ -78,27 +78,32 @@ def attention(
 ) -> Tensor:
     """softmax(QKᵀ/√d)V within each sequence; q, k, v and the result are (T, H, d)."""
     if engine == "auto":
-        engine = choose_engine(q, layout, dropout)
+        engine = choose_engine(q, layout)
     if engine == "varlen":
-        return _varlen(q, k, v, layout, window)
+        return _varlen(q, k, v, layout, window, dropout)
     if engine == "sdpa":
         return _sdpa(q, k, v, layout, window, dropout)
     return eager_attention(q, k, v, layout, window, dropout)[0]
 
 
-def choose_engine(q: Tensor, layout: Layout, dropout: float) -> Engine:
+def choose_engine(q: Tensor, layout: Layout) -> Engine:
     """The fastest engine that can do what is asked."""
     if layout.mask is not None:
         return "eager"
-    if q.is_cuda and q.dtype in (torch.float16, torch.bfloat16) and not dropout and HAS_VARLEN:
+    if q.is_cuda and q.dtype in (torch.float16, torch.bfloat16) and HAS_VARLEN:
         return "varlen"
     return "sdpa"
 
 
-def _varlen(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None) -> Tensor:
+def _varlen(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None, dropout: float) -> Tensor:
     before = -1 if window is None else window
     reach = (before, 0 if layout.causal else before)
     starts, longest = layout.cu_seqlens, layout.max_seqlen
+    if dropout:  # the same kernel, one level below: `varlen_attn` has no dropout
+        flash = torch.ops.aten._flash_attention_forward
+        given = (q, k, v, starts, starts, longest, longest, dropout, False, False)
+        dropped: Tensor = flash(*given, window_size_left=reach[0], window_size_right=reach[1])[0]
+        return dropped
     out = varlen_attn(q, k, v, starts, starts, longest, longest, window_size=reach)
     assert isinstance(out, Tensor)  # a pair only when the log-sum-exp is asked for
     return out

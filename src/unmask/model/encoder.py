@@ -32,9 +32,16 @@ def activate(name: str, x: Tensor) -> Tensor:
     return F.relu(x) if name == "relu" else F.silu(x)
 
 
-def layer_norm(config: ModelConfig) -> nn.LayerNorm:
+class Norm(nn.LayerNorm):
+    """A layer norm that gives back the precision it was given: autocast would make it float32."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).to(x.dtype)
+
+
+def layer_norm(config: ModelConfig) -> Norm:
     """A layer norm as this model has them."""
-    return nn.LayerNorm(config.width, eps=config.norm_eps, bias=config.norm_bias)
+    return Norm(config.width, eps=config.norm_eps, bias=config.norm_bias)
 
 
 def rotary(positions: Tensor, width: int, base: float) -> tuple[Tensor, Tensor]:
@@ -68,7 +75,10 @@ class Embeddings(nn.Module):
             x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
         if self.config.position == "learned":
             x = x + self.positions(positions + self.config.position_offset)
-        return F.dropout(self.norm(x), self.config.dropout, self.training)
+        x = F.dropout(self.norm(x), self.config.dropout, self.training)
+        kind = x.device.type
+        # Half precision from the first block on: what is added between blocks is half of all memory traffic.
+        return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x
 
 
 class Attention(nn.Module):
@@ -86,6 +96,7 @@ class Attention(nn.Module):
         layout: Layout,
         angles: tuple[Tensor, Tensor] | None,
         weights: list[list[Tensor]] | None,
+        rows: Tensor | None,
     ) -> Tensor:
         qkv = self.qkv(x).view(x.shape[0], 3, self.config.heads, -1)  # (T, 3, H, d)
         if angles is None:
@@ -99,7 +110,7 @@ class Attention(nn.Module):
         else:
             mixed, seen = eager_attention(q, k, v, layout, self.window, dropout)
             weights.append(seen)
-        out: Tensor = self.out(mixed.flatten(1))
+        out: Tensor = self.out((mixed if rows is None else mixed[rows]).flatten(1))
         return out
 
 
@@ -143,15 +154,16 @@ class Block(nn.Module):
         layout: Layout,
         angles: tuple[Tensor, Tensor] | None,
         weights: list[list[Tensor]] | None = None,
+        rows: Tensor | None = None,
     ) -> Tensor:
-        p = self.config.dropout
-        if self.config.norm == "before":
-            x = x + F.dropout(
-                self.attention(self.attention_norm(x), layout, angles, weights), p, self.training
-            )
+        """With `rows` only those tokens come out; they have seen all the others."""
+        p, before = self.config.dropout, self.config.norm == "before"
+        y = self.attention_norm(x) if before else x
+        mixed = F.dropout(self.attention(y, layout, angles, weights, rows), p, self.training)
+        x = (x if rows is None else x[rows]) + mixed
+        if before:
             return x + F.dropout(self.feedforward(self.feedforward_norm(x)), p, self.training)
-        mixed = F.dropout(self.attention(x, layout, angles, weights), p, self.training)
-        x = self.attention_norm(x + mixed)
+        x = self.attention_norm(x)
         out: Tensor = self.feedforward_norm(x + F.dropout(self.feedforward(x), p, self.training))
         return out
 
@@ -174,10 +186,14 @@ class Encoder(nn.Module):
         max_seqlen: int,
         segments: Tensor | None = None,
         causal: bool | None = None,
+        rows: Tensor | None = None,
     ) -> Tensor:
-        """Hidden states (T, D) of packed sequences; `causal` is the config's unless the batch says it."""
+        """Hidden states (T, D) of packed sequences; `causal` is the config's unless the batch says it.
+
+        With `rows` only those (R, D): the last block does no more than they need.
+        """
         layout = Layout(cu_seqlens, max_seqlen, self._causal(causal))
-        return self._run(ids, positions, segments, layout, None)
+        return self._run(ids, positions, segments, layout, rows=rows)
 
     def trace(
         self,
@@ -203,13 +219,19 @@ class Encoder(nn.Module):
         starts = torch.arange(count + 1, device=ids.device, dtype=torch.int32) * length
         layout = Layout(starts, length, self._causal(causal), mask.bool())
         flat = None if segments is None else segments.flatten()
-        return self._run(ids.flatten(), positions, flat, layout, None).view(count, length, -1)
+        return self._run(ids.flatten(), positions, flat, layout).view(count, length, -1)
 
     def _causal(self, asked: bool | None) -> bool:
         return self.config.causal if asked is None else asked
 
     def _run(
-        self, ids: Tensor, positions: Tensor, segments: Tensor | None, layout: Layout, trace: Trace | None
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        segments: Tensor | None,
+        layout: Layout,
+        trace: Trace | None = None,
+        rows: Tensor | None = None,
     ) -> Tensor:
         config = self.config
         everywhere = nearby = None
@@ -223,7 +245,8 @@ class Encoder(nn.Module):
         for block in self.blocks:
             if trace:
                 trace.hidden.append(x)
-            x = block(x, layout, nearby if block.local else everywhere, weights)
+            read = rows if block is self.blocks[-1] else None
+            x = block(x, layout, nearby if block.local else everywhere, weights, read)
         x = self.norm(x)
         if trace:
             trace.hidden.append(x)

@@ -56,11 +56,10 @@ class SpanHead(nn.Module):
         self.second_norm = layer_norm(config)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
-    def forward(self, hidden: Tensor, spans: Tensor, table: Tensor) -> Tensor:
-        """`spans` (M, 3): row of the token before the span, row of the one after, place within it."""
-        left, right, place = spans.unbind(1)
-        around = (hidden[left], hidden[right], self.positions(place.clamp(max=SPAN_POSITIONS - 1)))
-        x = self.first_norm(F.gelu(self.first(torch.cat(around, -1))))
+    def forward(self, before: Tensor, after: Tensor, place: Tensor, table: Tensor) -> Tensor:
+        """Vectors of the tokens before and after the span (M, D), and the place within it (M)."""
+        where = self.positions(place.clamp(max=SPAN_POSITIONS - 1)).to(before.dtype)
+        x = self.first_norm(F.gelu(self.first(torch.cat((before, after, where), -1))))
         x = self.second_norm(F.gelu(self.second(x)))
         return F.linear(x, table, self.bias)  # (M, V)
 

@@ -32,25 +32,25 @@ class Model(nn.Module):
         out: Tensor = self._head("mlm")(hidden, self.encoder.embeddings.tokens.weight)
         return out
 
-    def span(self, hidden: Tensor, spans: Tensor) -> Tensor:
-        """Span boundary scores (M, V); `spans` (M, 3): row before, row after, place within the span."""
-        out: Tensor = self._head("span")(hidden, spans, self.encoder.embeddings.tokens.weight)
+    def span(self, before: Tensor, after: Tensor, place: Tensor) -> Tensor:
+        """Span boundary scores (M, V) from the tokens around each span (M, D) and the place in it (M)."""
+        out: Tensor = self._head("span")(before, after, place, self.encoder.embeddings.tokens.weight)
         return out
 
-    def pair(self, hidden: Tensor, cu_seqlens: Tensor, head: str = "nsp") -> Tensor:
-        """Scores (S, 2) of a pair: adjacent or random (`nsp`), in order or swapped (`sop`)."""
-        out: Tensor = self._head(head)(self.pooled(hidden, cu_seqlens))
+    def pair(self, first: Tensor, head: str = "nsp") -> Tensor:
+        """Scores (S, 2) of pairs from their first tokens: adjacent or not (`nsp`), in order or not (`sop`)."""
+        out: Tensor = self._head(head)(self.pooled(first))
         return out
 
-    def pooled(self, hidden: Tensor, cu_seqlens: Tensor) -> Tensor:
-        """BERT's pooled vector (S, D) of each sequence's first token."""
-        out: Tensor = self._head("pooler")(hidden[cu_seqlens[:-1]])
+    def pooled(self, first: Tensor) -> Tensor:
+        """BERT's pooled vector (S, D) from each sequence's first token."""
+        out: Tensor = self._head("pooler")(first)
         return out
 
     def classify(self, hidden: Tensor, cu_seqlens: Tensor) -> Tensor:
         """Scores (S, C) of each sequence; a single number per sequence in regression."""
         if self.config.classifier == "pooler":
-            rows = self.pooled(hidden, cu_seqlens)
+            rows = self.pooled(pool(hidden, cu_seqlens, "first"))
         else:
             rows = pool(hidden, cu_seqlens, self.config.pooling)
         out: Tensor = self._head("classify")(rows)

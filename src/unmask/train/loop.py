@@ -20,6 +20,7 @@ from unmask.train.machine import Machine
 from unmask.train.objectives import Objectives, Outcome
 from unmask.train.optim import Optimiser, clip
 from unmask.train.schedule import Schedule
+from unmask.train.work import matmul_peak, operations
 
 KINDS = ("masked", "random", "kept")
 
@@ -43,6 +44,8 @@ class StepRecord:
     lr: float
     grad_norm: float
     tokens_per_s: float
+    mfu: float
+    """This process's matrix products as a share of what its device can do (model FLOPs utilisation)."""
     fill: float
     skipped: bool
     """The loss or a gradient was not finite: the weights were left as they were."""
@@ -74,6 +77,7 @@ class Trainer:
 
     def run(self, inputs: Iterable[StepInput]) -> Iterator[StepRecord]:
         """Train on each step's input and say how it went."""
+        peak = matmul_peak(self.machine.device, self.machine.bf16)
         for each in inputs:
             began = time.perf_counter()
             self.model.train()
@@ -99,9 +103,15 @@ class Trainer:
                 lr=share * self.schedule.recipe.train.lr,
                 grad_norm=norm,
                 tokens_per_s=measured.tokens / (time.perf_counter() - began),
+                mfu=self._work(each) / (time.perf_counter() - began) / peak,
                 fill=each.fill,
                 skipped=not finite,
             )
+
+    def _work(self, each: StepInput) -> float:
+        return sum(
+            operations(self.model.config, batch, self.objectives.rows_read(batch)) for batch in each.batches
+        )
 
     def _backward(self, each: StepInput) -> "Tally":
         """Gradients of the whole step: every micro-batch is weighed by the predictions of all of them."""

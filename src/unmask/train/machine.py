@@ -31,10 +31,16 @@ class Machine:
         """Matrix products in bf16, or everything as it is."""
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)
 
+    def compiles(self, config: TrainConfig) -> bool:
+        """Whether a run compiles its blocks and its loss."""
+        return self.device.type == "cuda" if config.compile == "auto" else config.compile
+
     def fit(self, model: Model, config: TrainConfig) -> None:
         """Move a model here and make its blocks as fast, or as small, as the recipe asks."""
         model.to(self.device)
-        compiled = config.compile if config.compile != "auto" else self.device.type == "cuda"
+        compiled = self.compiles(config)
+        if compiled:
+            model.encoder.embeddings.compile(dynamic=True)
         for block in model.encoder.blocks:
             if config.checkpoint_activations:
                 again = partial(checkpoint, block.forward, use_reentrant=False)

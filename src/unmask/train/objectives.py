@@ -26,7 +26,8 @@ class Outcome:
 class Objectives:
     """The parts of a recipe's loss: `mlm` or `next`, and where asked `sbo`, `nsp` or `sop`."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, compiled: bool = False) -> None:
+        self._outcome = torch.compile(_outcome, dynamic=True) if compiled else _outcome
         self._pairs = recipe.batch.pairs
         self._sbo = recipe.objective.sbo
         self._mlm = recipe.objective.mlm
@@ -56,20 +57,38 @@ class Objectives:
 
     def __call__(self, model: Model, batch: Batch) -> dict[str, Outcome]:
         """Each part's predictions."""
-        hidden = model.encoder(
+        given = (
             batch.ids, batch.positions, batch.cu_seqlens, batch.max_seqlen, batch.segments, batch.causal
-        )  # (T, D)
+        )  # fmt: skip
+        if batch.causal:  # nearly every token predicts
+            hidden = model.encoder(*given)[batch.target_index]
+            return {"next": self._outcome(model.mlm(hidden), batch.target_ids)}
+        rows = self._rows(batch)
+        hidden = model.encoder(*given, rows=torch.cat(list(rows.values())))
+        read = dict(zip(rows, hidden.split([len(each) for each in rows.values()]), strict=True))
         outcomes = {}
-        if batch.causal or self._mlm:
-            scores = model.mlm(hidden[batch.target_index])  # (M, V)
-            outcomes["next" if batch.causal else "mlm"] = _outcome(scores, batch.target_ids)
-        if self._sbo and not batch.causal:
-            assert batch.spans is not None
-            outcomes["sbo"] = _outcome(model.span(hidden, batch.spans), batch.target_ids)
+        if self._mlm:
+            outcomes["mlm"] = self._outcome(model.mlm(read["targets"]), batch.target_ids)
+        if batch.spans is not None and self._sbo:
+            scores = model.span(read["before"], read["after"], batch.spans[:, 2])  # (M, V)
+            outcomes["sbo"] = self._outcome(scores, batch.target_ids)
         if batch.pair_labels is not None:
-            scores = model.pair(hidden, batch.cu_seqlens, self._pairs)  # (S, 2)
-            outcomes[self._pairs] = _outcome(scores, batch.pair_labels)
+            scores = model.pair(read["first"], self._pairs)  # (S, 2)
+            outcomes[self._pairs] = self._outcome(scores, batch.pair_labels)
         return outcomes
+
+    def rows_read(self, batch: Batch) -> int:
+        """How many tokens' last vectors the heads read."""
+        return len(batch.ids) if batch.causal else sum(map(len, self._rows(batch).values()))
+
+    def _rows(self, batch: Batch) -> dict[str, Tensor]:
+        """The tokens whose vectors the heads read."""
+        rows = {"targets": batch.target_index} if self._mlm else {}
+        if batch.spans is not None and self._sbo:
+            rows |= {"before": batch.spans[:, 0], "after": batch.spans[:, 1]}
+        if batch.pair_labels is not None:
+            rows["first"] = batch.cu_seqlens[:-1].long()
+        return rows
 
 
 def _outcome(scores: Tensor, targets: Tensor) -> Outcome:

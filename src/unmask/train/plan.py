@@ -99,7 +99,7 @@ def probe(material: Material, machine: Machine) -> tuple[float, int]:
     schedule = Schedule(recipe, 10 * _MOST)
     model = material.model()
     machine.fit(model, recipe.train)
-    trainer = Trainer(model, schedule, Objectives(recipe), machine)
+    trainer = Trainer(model, schedule, Objectives(recipe, machine.compiles(recipe.train)), machine)
     inputs = feed(material.corpus, schedule, 0, Position())
     tokens = began = 0.0
     for record in itertools.islice(trainer.run(inputs), _MOST):

@@ -91,7 +91,7 @@ class Pretraining:
         model = material.model()
         machine.fit(model, recipe.train)
         schedule = Schedule(recipe, self._plan.steps)
-        self.trainer = Trainer(model, schedule, Objectives(recipe), machine)
+        self.trainer = Trainer(model, schedule, Objectives(recipe, machine.compiles(recipe.train)), machine)
         self._validator = self._make_validator()
         self._saver = Saver(run / "checkpoints", recipe.train.keep)
         self._best = math.inf
