@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from unmask.charts import bars
 from unmask.config import Recipe
 from unmask.data.shards import Corpus
 from unmask.files import atomic_path
 from unmask.progress import SILENT, Progress
-from unmask.report import Heading, Table, bars, write_page
+from unmask.report import Heading, Table, write_page
 from unmask.text import find_sources, harvest_docs
 from unmask.tokenizer import Tokenizer
 from unmask.train.material import Start

@@ -1,22 +1,30 @@
-"""Figures and self-contained HTML pages: one file that opens anywhere, with no network."""
+"""Self-contained HTML pages: one file that opens anywhere, with no network and no script."""
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from unmask.charts import Chart
 from unmask.files import write_atomic
 
-Figure: TypeAlias = Any  # a plotly figure; plotly has no types
-
 _STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #1f2933 }
-body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.6rem } h2 { font-size: 1.2rem; margin-top: 2rem }
-table { border-collapse: collapse; margin: 1rem 0 }
-th, td { padding: .3rem .8rem; border-bottom: 1px solid #d9e2ec }
-th { text-align: left } td.number { text-align: right; font-variant-numeric: tabular-nums }
+:root { color-scheme: light dark; --text: #1f2933; --page: #fff; --edge: #d9e2ec; --right: #e3f5ec }
+@media (prefers-color-scheme: dark) {
+  :root { --text: #e4e7eb; --page: #16191d; --edge: #3e4c59; --right: #163c2d }
+}
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page) }
+body { max-width: 64rem; margin: 1.5rem auto; padding: 0 1rem }
+h1 { font-size: 1.6rem; line-height: 1.2 } h2 { font-size: 1.2rem; margin-top: 2rem }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 1.5rem }
+figure { margin: 0; max-width: 32rem } .chart { width: 100%; height: auto; display: block }
+.scroll { overflow-x: auto } table { border-collapse: collapse; margin: 1rem 0 }
+th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--edge); text-align: left; vertical-align: top }
+td:first-child { min-width: 9rem } td.right { background: var(--right); font-weight: 600 }
+td.number { text-align: right; font-variant-numeric: tabular-nums }
+pre { overflow-x: auto; font-size: .85rem }
 """
 
 
@@ -28,60 +36,81 @@ class Heading:
 
 
 @dataclass(frozen=True, slots=True)
+class Marked:
+    """A cell that is right, or that says more when pointed at."""
+
+    text: str
+    right: bool = False
+    note: str = ""
+
+
+Cell: TypeAlias = str | int | float | Marked
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """Rows of text and numbers."""
 
     columns: Sequence[str]
-    rows: Sequence[Sequence[str | int | float]]
+    rows: Sequence[Sequence[Cell]]
 
 
-def bars(title: str, unit: str, series: Mapping[str, Mapping[str, float]]) -> Figure:
-    """A bar chart: one group of bars per category, one bar per series."""
-    import plotly.graph_objects as go
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Plain text that is shown when its title is clicked on."""
 
-    figure = go.Figure([go.Bar(name=name, x=list(ys), y=list(ys.values())) for name, ys in series.items()])
-    figure.update_layout(
-        title=title, yaxis_title=unit, template="plotly_white", height=380, showlegend=len(series) > 1
+    title: str
+    text: str
+
+
+Part: TypeAlias = str | Heading | Table | Chart | Folded
+
+
+def write_page(path: Path, title: str, parts: Sequence[Part]) -> None:
+    """Write one HTML file; strings are paragraphs, charts that follow one another share rows."""
+    body = "\n".join(
+        _side_by_side([part for part in group if isinstance(part, Chart)])
+        if charts
+        else "\n".join(map(_render, group))
+        for charts, group in groupby(parts, lambda part: isinstance(part, Chart))
     )
-    return figure
-
-
-def write_page(path: Path, title: str, parts: Sequence[str | Heading | Table | Figure]) -> None:
-    """Write one HTML file; strings are paragraphs."""
-    body = "\n".join(_render(part) for part in parts)
-    script = _plotly_script() if any(not isinstance(part, str | Heading | Table) for part in parts) else ""
     write_atomic(
         path,
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
-        f"<style>{_STYLE}</style>{script}</head>\n<body><h1>{html.escape(title)}</h1>\n{body}\n</body></html>\n",
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head>\n"
+        f"<body><h1>{html.escape(title)}</h1>\n{body}\n</body></html>\n",
     )
 
 
-def _render(part: str | Heading | Table | Figure) -> str:
-    if isinstance(part, str):
-        return f"<p>{html.escape(part)}</p>"
+def _side_by_side(charts: Sequence[Chart]) -> str:
+    figures = "\n".join(f"<figure>{chart.svg}</figure>" for chart in charts)
+    return f'<div class="charts">{figures}</div>'
+
+
+def _render(part: Part) -> str:
     if isinstance(part, Heading):
         return f"<h2>{html.escape(part.text)}</h2>"
     if isinstance(part, Table):
         return _render_table(part)
-    rendered: str = part.to_html(full_html=False, include_plotlyjs=False)
-    return rendered
+    if isinstance(part, Folded):
+        title, text = html.escape(part.title), html.escape(part.text)
+        return f"<details><summary>{title}</summary><pre>{text}</pre></details>"
+    return f"<p>{html.escape(str(part))}</p>"
 
 
 def _render_table(table: Table) -> str:
     head = "".join(f"<th>{html.escape(column)}</th>" for column in table.columns)
-    rows = ("".join(map(_cell, row)) for row in table.rows)
-    return f"<table><tr>{head}</tr>" + "".join(f"<tr>{row}</tr>" for row in rows) + "</table>"
+    rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
+    return f'<div class="scroll"><table><tr>{head}</tr>{rows}</table></div>'
 
 
-def _cell(value: str | int | float) -> str:
+def _cell(value: Cell) -> str:
     if isinstance(value, str):
         return f"<td>{html.escape(value)}</td>"
+    if isinstance(value, Marked):
+        kind = ' class="right"' if value.right else ""
+        note = f' title="{html.escape(value.note)}"' if value.note else ""
+        return f"<td{kind}{note}>{'✓ ' if value.right else ''}{html.escape(value.text)}</td>"
     shown = f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
     return f'<td class="number">{shown}</td>'
-
-
-def _plotly_script() -> str:
-    from plotly.offline import get_plotlyjs
-
-    return f"<script>{get_plotlyjs()}</script>"

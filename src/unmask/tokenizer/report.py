@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from unmask.charts import bars
 from unmask.errors import InputError
 from unmask.files import write_json
-from unmask.report import Heading, Table, bars, write_page
+from unmask.report import Heading, Table, write_page
 from unmask.text import Document
 from unmask.tokenizer.sample import Sample
 from unmask.tokenizer.tokenizer import Encoding, Tokenizer

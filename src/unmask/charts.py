@@ -1,0 +1,224 @@
+"""Line and bar charts as SVG text: small, without scripts, readable in the light and in the dark.
+
+Each chart carries its own style, so that it stands in a page or in a file by itself. Series differ in colour
+and in dash; points of short series say their value when pointed at.
+"""
+
+import html
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+Points = Sequence[tuple[float, float]]
+
+_WIDTH, _PLOT_HEIGHT = 420, 190
+_LEFT, _RIGHT = 54, 22
+_LINE = 18  # from one line of text to the next
+_LETTER = 7.2  # about the width of a letter
+_DOTS = 40  # a series of more points has no dots
+_BAR, _GAP = 13, 9
+_NEGLIGIBLE = 1e-9
+
+# After Okabe and Ito, darker or lighter where the contrast asks for it.
+_LIGHT = ("#0072b2", "#c44e00", "#00805d", "#a3477f", "#8a6100", "#52606d")
+_DARK = ("#63b8f0", "#ff9a5c", "#3fd0a4", "#e79fcb", "#f0c04a", "#b8c4ce")
+_DASHES = ("none", "7 3", "2 3", "9 3 2 3", "5 2", "1 2")
+
+
+def _style() -> str:
+    rules = [
+        ".chart { font: 13px system-ui, sans-serif }",
+        ".chart text { fill: #1f2933 } .chart .soft { fill: #52606d } .chart .title { font-weight: 600 }",
+        ".chart .grid { stroke: #d9e2ec } .chart .line { fill: none; stroke-width: 2 }",
+        ".chart text.end { text-anchor: end } .chart text.middle { text-anchor: middle }",
+    ]
+    dark = [".chart text { fill: #e4e7eb } .chart .soft { fill: #b8c4ce } .chart .grid { stroke: #3e4c59 }"]
+    for number, (light, bright, dash) in enumerate(zip(_LIGHT, _DARK, _DASHES, strict=True)):
+        rules.append(f"{_colour(number, light)} .chart .line.s{number} {{ stroke-dasharray: {dash} }}")
+        dark.append(_colour(number, bright))
+    return "\n".join([*rules, "@media (prefers-color-scheme: dark) {", *dark, "}"])
+
+
+def _colour(number: int, colour: str) -> str:
+    return f".chart .line.s{number} {{ stroke: {colour} }} .chart .area.s{number} {{ fill: {colour} }}"
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart; `svg` is also a whole file."""
+
+    title: str
+    svg: str
+
+
+def lines(
+    title: str,
+    unit: str,
+    series: Mapping[str, Points],
+    x_label: str = "step",
+    *,
+    percent: bool = False,
+    from_zero: bool = False,
+) -> Chart:
+    """Curves over a common axis; `percent` shows shares, and starts at zero."""
+    series = {name: points for name, points in series.items() if points}
+    xs = [x for points in series.values() for x, _ in points] or [0.0, 1.0]
+    ys = [y for points in series.values() for _, y in points] or [0.0, 1.0]
+    floor = min(0.0, *ys) if percent or from_zero else min(ys)
+    grid = ticks(floor, max(ys))
+    legend, top = _legend(list(series))
+    place = _Place(min(xs), max(xs), grid[0], grid[-1], top)
+    body = [*legend, *_y_axis(grid, place, percent), *_x_axis(place, x_label)]
+    for number, (name, points) in enumerate(series.items()):
+        body += _curve(number % len(_LIGHT), name, points, place, percent)
+    return _chart(title, unit, body, top + _PLOT_HEIGHT + 2 * _LINE + 6, _summary(series, percent))
+
+
+def bars(title: str, unit: str, series: Mapping[str, Mapping[str, float]], *, percent: bool = False) -> Chart:
+    """Horizontal bars: a group per category, in each a bar per series."""
+    categories = list(dict.fromkeys(name for values in series.values() for name in values))
+    left = 12 + _LETTER * max(map(len, categories), default=0)
+    room = _WIDTH - left - 52
+    largest = max((value for values in series.values() for value in values.values()), default=0.0) or 1.0
+    legend, y = _legend(list(series), filled=True)
+    body = list(legend)
+    for category in categories:
+        middle = y + _BAR * len(series) / 2 + 4
+        body.append(_text(left - 6, middle, category, "end"))
+        for number, values in enumerate(series.values()):
+            if category in values:
+                value = values[category]
+                long = max(value / largest * room, 1.0)
+                shown = number_text(value, percent)
+                body.append(
+                    f'<rect class="area s{number % len(_LIGHT)}" x="{left:.1f}" y="{y}" width="{long:.1f}" '
+                    f'height="{_BAR - 1}"><title>{html.escape(category)}: {shown}</title></rect>'
+                )
+                body.append(_text(left + long + 4, y + _BAR - 2, shown, "soft"))
+            y += _BAR
+        y += _GAP
+    said = "; ".join(
+        f"{name} {category} {number_text(value, percent)}"
+        for name, values in series.items()
+        for category, value in values.items()
+    )
+    return _chart(title, unit, body, y + 4, said)
+
+
+def ticks(low: float, high: float, count: int = 4) -> list[float]:
+    """Round numbers from at most `low` to at least `high`, about `count` steps apart."""
+    rough = ((high - low) or abs(high) or 1.0) / count
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = power * next(
+        factor for factor in (1, 2, 2.5, 5, 10) if rough <= factor * power * (1 + _NEGLIGIBLE)
+    )
+    first = math.floor(low / step + _NEGLIGIBLE)
+    last = max(math.ceil(high / step - _NEGLIGIBLE), first + 1)
+    return [number * step for number in range(first, last + 1)]
+
+
+def number_text(value: float, percent: bool = False) -> str:
+    """A number in few letters: 0.0005, 3.21, 640, 12.5k, 3M, or a share as 41.7%."""
+    if percent:
+        return f"{100 * value:.3g}%"
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= 9.9995 * size or (abs(value) >= size and letter != "k"):
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.4g}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a value lies in the picture."""
+
+    low_x: float
+    high_x: float
+    low_y: float
+    high_y: float
+    top: float
+
+    @property
+    def bottom(self) -> float:
+        return self.top + _PLOT_HEIGHT
+
+    def x(self, value: float) -> float:
+        span = self.high_x - self.low_x
+        share = (value - self.low_x) / span if span else 0.5
+        return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
+
+    def y(self, value: float) -> float:
+        return self.bottom - (value - self.low_y) / (self.high_y - self.low_y) * _PLOT_HEIGHT
+
+
+def _y_axis(grid: Sequence[float], place: _Place, percent: bool) -> Iterable[str]:
+    for value in grid:
+        y = place.y(value)
+        yield f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield _text(_LEFT - 6, y + 4, number_text(value, percent), "soft end")
+
+
+def _x_axis(place: _Place, label: str) -> Iterable[str]:
+    y = place.bottom + _LINE
+    for value in ticks(place.low_x, place.high_x):
+        if place.low_x <= value <= place.high_x:
+            yield _text(place.x(value), y, number_text(value), "soft middle")
+    yield _text(_WIDTH - _RIGHT, y + _LINE, label, "soft end")
+
+
+def _curve(number: int, name: str, points: Points, place: _Place, percent: bool) -> Iterable[str]:
+    drawn = " ".join(f"{place.x(x):.1f},{place.y(y):.1f}" for x, y in points)
+    yield f'<polyline class="line s{number}" points="{drawn}"/>'
+    if len(points) <= _DOTS:
+        for x, y in points:
+            said = f"{name}, {number_text(x)}: {number_text(y, percent)}"
+            yield (
+                f'<circle class="area s{number}" cx="{place.x(x):.1f}" cy="{place.y(y):.1f}" r="3">'
+                f"<title>{html.escape(said)}</title></circle>"
+            )
+
+
+def _legend(names: Sequence[str], filled: bool = False) -> tuple[list[str], int]:
+    """The legend, in as many rows as it takes, and where the plot begins; one series needs no legend."""
+    x, y, found = 4.0, 3 * _LINE, list[str]()
+    if len(names) < 2:
+        return found, y - 6
+    for number, name in enumerate(names):
+        wide = 34 + _LETTER * len(name)
+        if x + wide > _WIDTH and x > 4:
+            x, y = 4.0, y + _LINE
+        kind = number % len(_LIGHT)
+        found.append(
+            f'<rect class="area s{kind}" x="{x:.1f}" y="{y - 10}" width="22" height="11"/>'
+            if filled
+            else f'<path class="line s{kind}" d="M{x:.1f} {y - 4}h22"/>'
+        )
+        found.append(_text(x + 27, y, name))
+        x += wide + 6
+    return found, y + 14
+
+
+def _chart(title: str, unit: str, body: Iterable[str], height: float, said: str) -> Chart:
+    head = [_text(4, 16, title, "title"), _text(4, 16 + _LINE, unit, "soft")]
+    svg = "\n".join(
+        [
+            f'<svg class="chart" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:g}" '
+            f'role="img" aria-label="{html.escape(f"{title} ({unit}): {said}")}">',
+            f"<style>{_style()}</style>",
+            *head,
+            *body,
+            "</svg>",
+        ]
+    )
+    return Chart(title, svg)
+
+
+def _summary(series: Mapping[str, Points], percent: bool) -> str:
+    return "; ".join(
+        f"{name} from {number_text(points[0][1], percent)} to {number_text(points[-1][1], percent)}"
+        for name, points in series.items()
+    )
+
+
+def _text(x: float, y: float, text: str, kind: str = "") -> str:
+    chosen = f' class="{kind}"' if kind else ""
+    return f'<text{chosen} x="{x:.1f}" y="{y:.1f}">{html.escape(text)}</text>'

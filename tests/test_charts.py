@@ -1,0 +1,87 @@
+"""Charts: whole SVG files whose marks lie where the numbers say."""
+
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unmask.charts import bars, lines, number_text, ticks
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def parsed(svg: str) -> ElementTree.Element:
+    return ElementTree.fromstring(svg)
+
+
+def texts(svg: str) -> list[str]:
+    return [element.text or "" for element in parsed(svg).iter(f"{SVG}text")]
+
+
+def test_a_curve_falls_where_its_numbers_do() -> None:
+    chart = lines("Loss", "nats", {"training": [(0, 4.0), (50, 2.0), (100, 1.0)], "validation": [(100, 1.5)]})
+    curve = next(parsed(chart.svg).iter(f"{SVG}polyline")).attrib["points"]
+    points = [tuple(map(float, pair.split(","))) for pair in curve.split()]
+    (x0, y0), (x1, y1), (x2, y2) = points
+    assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2)
+    assert y1 - y0 == pytest.approx(2 * (y2 - y1), abs=0.3)
+    assert {"Loss", "nats", "training", "validation", "step", "0", "100"} <= set(texts(chart.svg))
+    assert "training from 4 to 1; validation from 1.5 to 1.5" in chart.svg
+    assert "<title>validation, 100: 1.5</title>" in chart.svg
+
+
+def test_long_series_have_no_dots_and_one_series_no_legend() -> None:
+    chart = lines("Rate", "tokens/s", {"training": [(x, x % 7) for x in range(200)]})
+    assert "<circle" not in chart.svg
+    assert "training" not in texts(chart.svg)
+
+
+def test_bars_are_as_long_as_their_values() -> None:
+    chart = bars(
+        "Right", "share", {"a & b": {"1–10": 0.5, "11–30": 0.25}, "c": {"1–10": 0.125}}, percent=True
+    )
+    areas = [area for area in parsed(chart.svg).iter(f"{SVG}rect") if area.find(f"{SVG}title") is not None]
+    widths = [float(area.attrib["width"]) for area in areas]
+    assert [width / widths[0] for width in widths] == pytest.approx([1, 0.25, 0.5], abs=0.01)
+    assert {"a & b", "1–10", "11–30", "50%", "25%", "12.5%"} <= set(texts(chart.svg))
+
+
+def test_nothing_measured_is_an_empty_chart() -> None:
+    assert "Loss" in texts(lines("Loss", "nats", {"training": []}).svg)
+    assert "Right" in texts(bars("Right", "share", {}).svg)
+
+
+numbers = st.floats(-1e6, 1e6, allow_nan=False).map(lambda x: round(x, 6))
+
+
+@settings(deadline=None, max_examples=100)
+@given(numbers, numbers)
+def test_ticks_enclose_their_range(one: float, other: float) -> None:
+    low, high = sorted((one, other))
+    found = ticks(low, high)
+    room = 1e-6 * max(abs(low), abs(high), 1e-6)
+    assert found[0] <= low + room
+    assert found[-1] >= high - room
+    assert 2 <= len(found) <= 7
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(numbers, numbers), max_size=60), st.text(max_size=9).filter(str.isprintable))
+def test_any_numbers_stay_within_the_picture(points: list[tuple[float, float]], name: str) -> None:
+    svg = parsed(lines("T", "u", {name: points, "other": points[:3]}).svg)
+    wide, high = map(float, svg.attrib["viewBox"].split()[2:])
+    for curve in svg.iter(f"{SVG}polyline"):
+        for pair in curve.attrib["points"].split():
+            x, y = map(float, pair.split(","))
+            assert 0 <= x <= wide
+            assert 0 <= y <= high
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0, "0"), (5e-4, "0.0005"), (3.2149, "3.215"), (2500, "2500"), (12_500, "12.5k"), (2e6, "2M")],
+)
+def test_numbers_in_few_letters(value: float, shown: str) -> None:
+    assert number_text(value) == shown
+    assert number_text(0.4172, percent=True) == "41.7%"
