@@ -103,7 +103,7 @@ def result(run: Path) -> Outcome:
     tensors = {
         f"{table} {name}": t.numpy().tobytes() for table, ts in tables.items() for name, t in ts.items()
     }
-    clock = ("seconds", "tokens_per_s")
+    clock = ("seconds", "tokens_per_s", "mfu")
     return tensors, [{k: v for k, v in row.items() if k not in clock} for row in read_metrics(run)]
 
 

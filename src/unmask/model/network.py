@@ -38,7 +38,7 @@ class Model(nn.Module):
         return out
 
     def pair(self, first: Tensor, head: str = "nsp") -> Tensor:
-        """Scores (S, 2) of pairs from their first tokens: adjacent or not (`nsp`), in order or not (`sop`)."""
+        """Scores (S, 2) of pairs by their first tokens: adjacent or not (`nsp`), in order or not (`sop`)."""
         out: Tensor = self._head(head)(self.pooled(first))
         return out
 
