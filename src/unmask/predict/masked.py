@@ -134,13 +134,12 @@ class MaskedLM(Predictor):
                 chosen = [groups[number] for number in numbers]
                 firsts = [(encodings[text], int(places[text][spot])) for (text, spot), *_ in chosen]
                 packed = self._pack([masked_copy(*first, self.tokenizer, method) for first in firsts])
-                hidden = self._encode(packed)
                 jobs = [job for group in chosen for job in group]
                 where = np.array([places[text][spot] for text, spot in jobs])
                 where += np.repeat(packed.cu_seqlens[:-1].cpu().numpy(), list(map(len, chosen)))
                 truth = [encodings[text].ids[places[text][spot]] for text, spot in jobs]
-                rows = hidden[torch.from_numpy(where).to(self.device)]
-                for (text, spot), value in zip(jobs, self._chosen_logs(rows, truth), strict=True):
+                hidden = self._encode(packed, torch.from_numpy(where).to(self.device))
+                for (text, spot), value in zip(jobs, self._chosen_logs(hidden, truth), strict=True):
                     logs[text][spot] = value
                 stage.advance(len(chosen))
         return logs

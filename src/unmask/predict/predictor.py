@@ -166,12 +166,14 @@ class Predictor:
         return pack(sequences, self.device, segments if self.config.segments > 1 else None)
 
     @torch.inference_mode()
-    def _encode(self, packed: Pack) -> Tensor:
-        """The last layer's hidden states (T, D)."""
-        hidden: Tensor = self.model.encoder(
-            packed.ids, packed.positions, packed.cu_seqlens, packed.max_seqlen, packed.segments
-        )
-        return hidden
+    def _encode(self, packed: Pack, rows: Tensor | None = None) -> Tensor:
+        """The last layer's hidden states (T, D), or only some rows of them."""
+        inputs = (packed.ids, packed.positions, packed.cu_seqlens, packed.max_seqlen, packed.segments)
+        if rows is not None and isinstance(self.model, Model):
+            read: Tensor = self.model.encoder(*inputs, rows=rows)
+            return read
+        hidden: Tensor = self.model.encoder(*inputs)
+        return hidden if rows is None else hidden[rows]
 
     @torch.inference_mode()
     def _trace(self, packed: Pack, attention: bool = False) -> Any:
