@@ -1,0 +1,1 @@
+"""Templates and words of the Portuguese minimal pairs."""
