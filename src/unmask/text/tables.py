@@ -53,6 +53,7 @@ def _csv(source: Source, limit: int, delimiter: str, is_header: Callable[[list[s
     else:  # a tab-separated file knows no quotes: a quotation mark in it is one
         reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
     header: list[str] | None = None
+    named = True
     try:
         for fields in reader:
             if not fields:
@@ -62,13 +63,13 @@ def _csv(source: Source, limit: int, delimiter: str, is_header: Callable[[list[s
                 header = fields if named else [str(number + 1) for number in range(len(fields))]
                 if named:
                     continue
-            if len(fields) != len(header):
+            if len(fields) != len(header) and (named or len(fields) < len(header)):
                 remedy = "put quotes round fields with commas" if delimiter == "," else "a tab in a field?"
                 raise InputError(
                     f"{source}, line {reader.line_num}: {len(fields)} fields, {len(header)} in the header;"
                     f" {remedy}"
                 )
-            yield f"{source}, line {reader.line_num}", dict(zip(header, fields, strict=True))
+            yield f"{source}, line {reader.line_num}", dict(zip(header, fields, strict=named))
     except csv.Error as error:
         raise InputError(
             f"{source}, line {reader.line_num}: {error} (a quotation mark that is not closed?)"

@@ -1,0 +1,1 @@
+"""Labelled data and a model -> a fine-tuned model folder."""

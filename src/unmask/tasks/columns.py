@@ -1,0 +1,132 @@
+"""Which column of a table holds what: as the user says, else by the names such columns usually have."""
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from unmask.errors import InputError
+from unmask.tasks.examples import Target, TextExample
+
+TextTask = Literal["classify", "pair", "regress"]
+
+_TEXT = (
+    "text", "sentence", "review", "content", "comment", "tweet", "document", "body", "message", "sentence1",
+    "text1", "premise", "question1", "#1 string", "t", "texto", "frase", "comentário", "comentario",
+    "premissa",
+)  # fmt: skip
+_PAIR = (
+    "pair", "sentence2", "text2", "hypothesis", "question2", "#2 string", "h", "texto2", "frase2", "hipótese",
+    "hipotese",
+)  # fmt: skip
+_CLASS = (
+    "label", "labels", "class", "category", "target", "gold_label", "sentiment", "polarity", "quality",
+    "entailment", "classe", "categoria", "rótulo", "rotulo", "sentimento", "polaridade",
+)  # fmt: skip
+_NUMBER = ("score", "similarity", "value", "rating", "stars", "label", "target", "nota", "valor")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Names of columns, or their numbers from 1 in a file without a header; None: by their usual names."""
+
+    text: str | None = None
+    pair: str | None = None
+    label: str | None = None
+
+    @property
+    def numbered(self) -> bool:
+        """Every column that was said is a number."""
+        said = [name for name in (self.text, self.pair, self.label) if name is not None]
+        return bool(said) and all(name.isdigit() for name in said)
+
+
+USUAL = Columns()
+
+
+def is_header(first: Sequence[str], columns: Columns) -> bool:
+    """Whether the first row holds the names of the columns."""
+    said = {name for name in (columns.text, columns.pair, columns.label) if name is not None}
+    return said <= set(first) if columns.numbered else True
+
+
+def resolve(there: Sequence[str], task: TextTask, columns: Columns, place: str, labelled: bool) -> Columns:
+    """The columns to read among those that are there."""
+    text = _find(there, columns.text, _TEXT, "text", place)
+    wanted = columns.pair is not None or task == "pair"
+    pair = (
+        _find(there, columns.pair, _PAIR, "pair", place, needed=wanted)
+        if task != "classify" or wanted
+        else None
+    )
+    label = None
+    if labelled:
+        label = _find(there, columns.label, _NUMBER if task == "regress" else _CLASS, "label", place)
+    return Columns(text, pair, label)
+
+
+def _find(
+    there: Sequence[str], said: str | None, usual: Sequence[str], what: str, place: str, needed: bool = True
+) -> str | None:
+    if said is not None:
+        if said in there:
+            return said
+        close = difflib.get_close_matches(said, there, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"say which with --{what}-column"
+        raise InputError(f"{place}: there is no column {said}, only {_listed(there)}; {hint}")
+    lower = {name.lower().strip(): name for name in reversed(there)}
+    found = next((lower[name] for name in usual if name in lower), None)
+    if found is None and needed:
+        raise InputError(
+            f"{place}: which column holds the {what}? It has {_listed(there)}; say it with --{what}-column,"
+            " by name, or by number (from 1) if the file has no header"
+        )
+    return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(name[:30] or '""' for name in names[:20])
+
+
+def text_example(row: Mapping[str, Any], task: TextTask, columns: Columns, place: str) -> TextExample:
+    """The example in a row, whose columns were resolved."""
+    assert columns.text is not None
+    target: Target = None
+    if columns.label is not None:
+        value = row.get(columns.label)
+        target = _number(value, place) if task == "regress" else _classes(value, place)
+    pair = None if columns.pair is None else _text(row, columns.pair, place)
+    return TextExample(_text(row, columns.text, place), pair, target, place)
+
+
+def _text(row: Mapping[str, Any], column: str, place: str) -> str:
+    value = row.get(column)
+    if value is None or isinstance(value, list | dict):
+        raise InputError(f"{place}: {column} holds no text")
+    return str(value)
+
+
+def _number(value: Any, place: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{place}: {str(value)[:40]!r} is no number; write it like 4.5") from None
+    if not math.isfinite(number):
+        raise InputError(f"{place}: {value} is no finite number; remove the row or mend it")
+    return number
+
+
+def _classes(value: Any, place: str) -> str | tuple[str, ...]:
+    """One class, or a tuple of them if the value is a list or has `|` between them."""
+    if isinstance(value, list):
+        return tuple(_name(each) for each in value)
+    if value is None or value == "" or value != value:
+        raise InputError(f"{place}: the label is missing; remove the row or mend it")
+    if isinstance(value, str) and "|" in value:
+        return tuple(part.strip() for part in value.split("|") if part.strip())
+    return _name(value)
+
+
+def _name(value: Any) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()

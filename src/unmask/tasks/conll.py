@@ -1,0 +1,97 @@
+"""Tagged words: CoNLL (two or more columns), WikiANN (`pt:word`) and CoNLL-U; tags made IOB2."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from unmask.errors import InputError
+from unmask.tasks.examples import TaggedExample
+from unmask.text.sources import Source
+from unmask.text.stream import numbered_lines
+
+_LIMIT = 1 << 24
+_LANGUAGE = re.compile(r"[a-z][a-z-]{1,11}:")
+_PREFIXED = re.compile(r"[BIESLU]-.")
+_UPOS = 3
+
+
+def read_conll(source: Source) -> Iterator[TaggedExample]:
+    """Sentences between blank lines: the word is the first column, its tag the last, as it stands."""
+    prefix: str | None = None
+    for block in blocks(source):
+        rows = [(number, line.split("\t") if "\t" in line else line.split()) for number, line in block]
+        rows = [(number, row) for number, row in rows if row[0] != "-DOCSTART-"]
+        for number, row in rows:
+            if len(row) < 2 or not row[-1].strip():
+                raise InputError(
+                    f"{source}, line {number}: {row[0][:40]!r} has no tag: write a word and its tag on each"
+                    " line, and a blank line between sentences"
+                )
+        words = [row[0] for _, row in rows]
+        if prefix is None and words:
+            prefix = _common_prefix(words)
+        if words:
+            yield TaggedExample(
+                tuple(word.removeprefix(prefix or "") for word in words),
+                tuple(row[-1].strip() for _, row in rows),
+                f"{source}, line {rows[0][0]}",
+            )
+
+
+def read_conllu(source: Source) -> Iterator[TaggedExample]:
+    """Words and their universal part of speech, without the ranges of multiword tokens and empty nodes."""
+    for block in blocks(source):
+        words, tags = [], []
+        for number, line in block:
+            if line.startswith("#"):
+                continue
+            fields = line.split("\t")
+            if len(fields) != 10:
+                raise InputError(f"{source}, line {number}: {len(fields)} columns where CoNLL-U has 10")
+            if fields[0].isdigit():
+                words.append(fields[1])
+                tags.append(fields[_UPOS])
+        if words:
+            yield TaggedExample(tuple(words), tuple(tags), f"{source}, line {block[0][0]}")
+
+
+def blocks(source: Source) -> Iterator[list[tuple[int, str]]]:
+    """Stretches of lines that are not blank, with the numbers of the lines."""
+    block: list[tuple[int, str]] = []
+    for number, line in numbered_lines(source, _LIMIT):
+        if line.strip().strip("\ufeff"):  # joined files have such marks in the middle
+            block.append((number, line))
+        elif block:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _common_prefix(words: Sequence[str]) -> str:
+    """The language that WikiANN writes before every word."""
+    found = {match[0] if (match := _LANGUAGE.match(word)) else "" for word in words}
+    return found.pop() if len(found) == 1 else ""
+
+
+def normalise_tags(examples: Sequence[TaggedExample]) -> list[TaggedExample]:
+    """IOB1, IOB2, IOBES, BILOU and bare entity tags as IOB2; tags with no `O` among them stay as they are."""
+    tags = {tag for example in examples for tag in example.tags}
+    if "O" not in tags and not any(map(_PREFIXED.match, tags)):
+        return list(examples)
+    return [TaggedExample(example.words, to_iob2(example.tags), example.place) for example in examples]
+
+
+def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
+    """Every entity opens with `B-`; what goes on with the entity before it is `I-`."""
+    out: list[str] = []
+    open_type = ""  # of the entity that may go on
+    for tag in tags:
+        mark, kind = (tag[0], tag[2:]) if _PREFIXED.match(tag) else ("" if tag != "O" else "O", tag)
+        if mark == "O":
+            out.append("O")
+            open_type = ""
+            continue
+        begins = mark in ("B", "S", "U") or kind != open_type
+        out.append(f"{'B' if begins else 'I'}-{kind}")
+        open_type = "" if mark in ("E", "L", "S", "U") else kind
+    return tuple(out)

@@ -1,0 +1,129 @@
+"""Labelled files -> examples: tables, CoNLL, CoNLL-U, SQuAD JSON, XML pairs; plain or compressed."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from unmask.errors import InputError
+from unmask.tasks.columns import USUAL, Columns, TextTask, is_header, resolve, text_example
+from unmask.tasks.conll import blocks, normalise_tags, read_conll, read_conllu
+from unmask.tasks.examples import Example, TaggedExample
+from unmask.tasks.squad import placed, read_row, read_squad, told_apart
+from unmask.tasks.xml_pairs import read_pairs
+from unmask.text.sources import COMPRESSIONS, Source
+from unmask.text.tables import Rows, read_table
+
+Task = Literal["classify", "pair", "regress", "tag", "qa"]
+TASKS: tuple[Task, ...] = get_args(Task)
+
+_LIMIT = 1 << 27
+_TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
+_FORMATS: dict[str, tuple[str, ...]] = {
+    "classify": (*_TABLES, ".xml"),
+    "pair": (*_TABLES, ".xml"),
+    "regress": (*_TABLES, ".xml"),
+    "tag": (".conll", ".txt", ".iob", ".iob2", ".bio", ".tsv", ".conllu", ".jsonl", ".parquet"),
+    "qa": (".json", ".jsonl", ".parquet"),
+}
+_WORDS = ("words", "tokens")
+_TAGS = ("tags", "ner_tags", "pos_tags", "labels")
+
+
+def read_examples(task: Task, path: Path | str, columns: Columns = USUAL) -> list[Example]:
+    """The labelled examples of a file, every one checked; tags come back as IOB2."""
+    examples = list(stream_examples(task, path, columns))
+    if task == "tag":
+        tagged = [example for example in examples if isinstance(example, TaggedExample)]
+        return list(normalise_tags(tagged))
+    return examples
+
+
+def stream_examples(
+    task: Task, path: Path | str, columns: Columns = USUAL, labelled: bool = True
+) -> Iterator[Example]:
+    """The examples of a file one by one, tags as they stand; without labels where none are asked for."""
+    source, form = open_source(task, Path(path))
+    found = False
+    for example in _examples(task, source, form, columns, labelled):
+        found = True
+        yield example
+    if not found:
+        raise InputError(f"{source} is empty: there is no example in it")
+
+
+def open_source(task: Task, path: Path) -> tuple[Source, str]:
+    """A file and its format, if the task can be read from it."""
+    if not path.exists():
+        raise InputError(f"there is no {path}")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: name a file")
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in COMPRESSIONS]
+    form = suffixes[-1] if suffixes else ""
+    if form not in _FORMATS[task]:
+        raise InputError(
+            f"{path}: {task} reads {' '.join(_FORMATS[task])}, not {form or 'a file without ending'}"
+        )
+    return Source(path, path.name), form
+
+
+def rows_of(source: Source, form: str, columns: Columns = USUAL) -> Rows:
+    """The rows of a table or of XML pairs, with their places."""
+    if form == ".xml":
+        return read_pairs(source)
+    return read_table(source, _LIMIT, lambda first: is_header(first, columns))
+
+
+def _examples(task: Task, source: Source, form: str, columns: Columns, labelled: bool) -> Iterator[Example]:
+    if task == "tag":
+        yield from _tagged(source, form, labelled)
+    elif task == "qa":
+        yield from _questions(source, form, labelled)
+    else:
+        yield from _texts(task, rows_of(source, form, columns), source, columns, labelled)
+
+
+def _texts(task: TextTask, rows: Rows, source: Source, columns: Columns, labelled: bool) -> Iterator[Example]:
+    names: tuple[str, ...] = ()
+    for place, row in rows:
+        if tuple(row) != names:  # once for a table; lines of JSON may differ
+            names = tuple(row)
+            chosen = resolve(names, task, columns, str(source) if names else place, labelled)
+        yield text_example(row, task, chosen, place)
+
+
+def _tagged(source: Source, form: str, labelled: bool) -> Iterator[Example]:
+    if form == ".conllu":
+        yield from read_conllu(source)
+    elif form in (".jsonl", ".parquet"):
+        for place, row in rows_of(source, form):
+            yield _tagged_row(row, place, labelled)
+    else:
+        yield from read_conll(source) if labelled else _words_only(source)
+
+
+def _words_only(source: Source) -> Iterator[Example]:
+    """Words in the first column, whether or not there is another."""
+    for block in blocks(source):
+        words = (line.split("\t")[0] if "\t" in line else line.split()[0] for _, line in block)
+        yield TaggedExample(tuple(words), place=f"{source}, line {block[0][0]}")
+
+
+def _tagged_row(row: Mapping[str, Any], place: str, labelled: bool) -> TaggedExample:
+    words = next((row[key] for key in _WORDS if isinstance(row.get(key), list)), None)
+    tags = next((row[key] for key in _TAGS if isinstance(row.get(key), list)), None)
+    if words is None or (labelled and tags is None):
+        raise InputError(f"{place}: write a list of words and a list of tags; the row has {', '.join(row)}")
+    if not labelled:
+        return TaggedExample(tuple(map(str, words)), place=place)
+    assert tags is not None
+    if len(words) != len(tags):
+        raise InputError(f"{place}: {len(words)} words but {len(tags)} tags; give each word one tag")
+    return TaggedExample(tuple(map(str, words)), tuple(map(str, tags)), place)
+
+
+def _questions(source: Source, form: str, labelled: bool) -> Iterator[Example]:
+    if form == ".json":
+        examples = read_squad(source, labelled)
+    else:
+        examples = (read_row(row, place, labelled) for place, row in rows_of(source, form))
+    yield from map(placed, told_apart(examples))

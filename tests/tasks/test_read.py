@@ -1,0 +1,257 @@
+"""Labelled files: every format, the columns that are guessed, and what is wrong is said with its place."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from seqeval.metrics.sequence_labeling import get_entities
+
+from unmask.errors import InputError
+from unmask.tasks.columns import Columns
+from unmask.tasks.conll import to_iob2
+from unmask.tasks.examples import QuestionExample, Span, TaggedExample, TextExample
+from unmask.tasks.read import read_examples, stream_examples
+
+SQUAD = {
+    "version": "2.0",
+    "data": [
+        {
+            "title": "Barcos",
+            "paragraphs": [
+                {
+                    "context": "O barco Aurora partiu de Setúbal. O Aurora voltou em maio.",
+                    "qas": [
+                        {
+                            "id": "a",
+                            "question": "De onde partiu?",
+                            "answers": [{"text": "Setúbal", "answer_start": 25}],
+                        },
+                        {"id": "b", "question": "Quem o comprou?", "answers": [], "is_impossible": True},
+                        {
+                            "id": "a",
+                            "question": "Que barco?",
+                            "answers": [{"text": "Aurora", "answer_start": 30}],
+                        },
+                    ],
+                }
+            ],
+        }
+    ],
+}
+
+WRONG_ANSWER = {"id": "7", "question": "?", "answers": [{"text": "rua", "answer_start": 2}]}
+WRONG = {"data": [{"paragraphs": [{"context": "A casa.", "qas": [WRONG_ANSWER]}]}]}
+
+
+def write(path: Path, content: str | bytes | dict[str, Any]) -> Path:
+    if isinstance(content, dict):
+        content = json.dumps(content)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def texts(path: Path, task: Any = "classify", **columns: str) -> list[Any]:
+    found = read_examples(task, path, Columns(**columns))
+    assert all(isinstance(example, TextExample) for example in found)
+    return [(e.text, e.pair, e.target) for e in found]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "task", "columns", "expected"),
+    [
+        (
+            "a.csv",
+            'Label,Review\n1,"bom, barato"\n0,mau\n',
+            "classify",
+            {},
+            [("bom, barato", None, "1"), ("mau", None, "0")],
+        ),
+        (
+            "a.tsv",
+            '\ufefflabel\tsentence\nsim\tdiz "olá\nnão\tfim\n',
+            "classify",
+            {},
+            [('diz "olá', None, "sim"), ("fim", None, "não")],
+        ),
+        (
+            "a.tsv",
+            "x\t1\tum texto\nx\t0\toutro\tmais\n",
+            "classify",
+            {"text": "3", "label": "2"},
+            [("um texto", None, "1"), ("outro", None, "0")],
+        ),
+        ("a.jsonl", '{"premise": "a", "hypothesis": "b", "label": 2}\n', "pair", {}, [("a", "b", "2")]),
+        (
+            "a.jsonl",
+            '{"text": "a", "labels": ["x", "y"]}\n{"text": "b", "labels": []}\n',
+            "classify",
+            {},
+            [("a", None, ("x", "y")), ("b", None, ())],
+        ),
+        ("a.csv", "text,label\na,x | y\n", "classify", {}, [("a", None, ("x", "y"))]),
+        ("a.csv", "sentence1,sentence2,score\na,b,4.25\n", "regress", {}, [("a", "b", 4.25)]),
+        ("a.csv", "frase,nota\na,3\n", "regress", {}, [("a", None, 3.0)]),
+        (
+            "a.xml",
+            '<c><pair id="1" entailment="None" similarity="2.5"><t>a</t><h>b</h></pair></c>',
+            "pair",
+            {},
+            [("a", "b", "None")],
+        ),
+        (
+            "a.xml",
+            '<c><pair id="1" entailment="None" similarity="2.5"><t>a</t><h>b</h></pair></c>',
+            "regress",
+            {},
+            [("a", "b", 2.5)],
+        ),
+    ],
+)
+def test_tables(
+    tmp_path: Path, name: str, content: str, task: Any, columns: dict[str, str], expected: list[Any]
+) -> None:
+    assert texts(write(tmp_path / name, content), task, **columns) == expected
+
+
+def test_parquet(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["a", "b"], "label": [1.0, 0.0], "id": [1, 1]}), tmp_path / "a.parquet")
+    assert texts(tmp_path / "a.parquet") == [("a", None, "1"), ("b", None, "0")]
+    words = pa.table({"tokens": [["O", "Rui"]], "ner_tags": [["O", "S-PER"]]})
+    pq.write_table(words, tmp_path / "b.parquet")
+    assert read_examples("tag", tmp_path / "b.parquet")[0].tags == ("O", "B-PER")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.conll", "O\tO\nRui\tB-PER\nSá\tI-PER\n\nvive\tO\n"),  # IOB2
+        ("a.txt", "pt:O\tO\npt:Rui\tB-PER\npt:Sá\tI-PER\n\t\npt:vive\tO\n"),  # WikiANN
+        (
+            "a.iob",
+            "-DOCSTART- -X- O\n\nO DET x O\nRui N x I-PER\nSá N x I-PER\n\nvive V x O",
+        ),  # IOB1, four columns
+        ("a.bio", "O O\nRui B-PER\nSá E-PER\n\n\n\nvive O\n"),  # IOBES
+        ("a.conll", "O\tO\nRui\tPER\nSá\tPER\n\nvive\tO\n"),  # bare
+        (
+            "a.jsonl",
+            '{"words": ["O", "Rui", "Sá"], "tags": ["O", "B-PER", "L-PER"]}\n'
+            '{"tokens": ["vive"], "tags": ["O"]}',
+        ),
+    ],
+)
+def test_tagged_words(tmp_path: Path, name: str, content: str) -> None:
+    found = read_examples("tag", write(tmp_path / name, content))
+    assert [(e.words, e.tags) for e in found] == [  # type: ignore[union-attr]
+        (("O", "Rui", "Sá"), ("O", "B-PER", "I-PER")),
+        (("vive",), ("O",)),
+    ]
+
+
+def test_parts_of_speech(tmp_path: Path) -> None:
+    rows = [
+        "# text = Vive na rua",
+        "1\tVive\tv\tVERB",
+        "2-3\tna\t_\t_",
+        "2\tem\te\tADP",
+        "3\ta\to\tDET",
+        "3.1\tx\tx\tX",
+    ]
+    lines = [row + "\t_" * 6 if "\t" in row else row for row in rows]
+    path = write(tmp_path / "a.conllu", "\n".join(lines) + "\n\n")
+    (found,) = read_examples("tag", path)
+    assert isinstance(found, TaggedExample)
+    assert list(zip(found.words, found.tags, strict=True)) == [("Vive", "VERB"), ("em", "ADP"), ("a", "DET")]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(["O", "B-A", "I-A", "B-B", "I-B"]), max_size=12))
+def test_iob2_keeps_the_spans(tags: list[str]) -> None:
+    normalised = to_iob2(tags)
+    assert get_entities(list(normalised)) == get_entities(tags)
+    assert all(tag[:1] != "I" or before[2:] == tag[2:] for before, tag in zip(("O", *normalised), normalised))  # noqa: B905
+    assert to_iob2(normalised) == normalised
+
+
+def test_questions(tmp_path: Path) -> None:
+    found = read_examples("qa", write(tmp_path / "a.json", SQUAD))
+    assert [e.answers for e in found] == [(Span("Setúbal", 25),), (), (Span("Aurora", 36),)]  # type: ignore[union-attr]
+    assert [e.id for e in found] == ["a", "b", "a#2"]  # type: ignore[union-attr]
+    row = {"question": "Que?", "context": "A casa.", "answers": {"text": ["casa"], "answer_start": [2]}}
+    (one,) = read_examples("qa", write(tmp_path / "a.jsonl", row))
+    assert one == QuestionExample("Que?", "A casa.", (Span("casa", 2),), "", one.place)
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "content", "message"),
+    [
+        ("classify", "a.csv", "", "a.csv is empty"),
+        ("classify", "a.csv", "text,label\n", "a.csv is empty"),
+        ("tag", "a.conll", "\n\n", "a.conll is empty"),
+        (
+            "classify",
+            "a.csv",
+            "corpo,label\na,1\n",
+            "which column holds the text.*corpo, label.*--text-column",
+        ),
+        ("classify", "a.csv", "text,etiqueta\na,1\n", "which column holds the label.*--label-column"),
+        ("pair", "a.csv", "text,label\na,1\n", "which column holds the pair"),
+        ("classify", "a.csv", "text,label\na,1\nb,\n", "line 3: the label is missing"),
+        ("classify", "a.jsonl", '{"text": null, "label": 1}', "line 1: text holds no text"),
+        ("regress", "a.csv", "text,score\na,1\nb,nan\n", "line 3: nan is no finite number"),
+        ("regress", "a.csv", "text,score\na,muito\n", "line 2: 'muito' is no number"),
+        ("tag", "a.conll", "O O\nRui\n", "line 2: 'Rui' has no tag"),
+        ("tag", "a.jsonl", '{"words": ["a", "b"], "tags": ["O"]}', "line 1: 2 words but 1 tags"),
+        ("tag", "a.conllu", "1\ta\tb\n", "line 1: 3 columns where CoNLL-U has 10"),
+        ("qa", "a.json", "{}", "not SQuAD JSON.*no 'data'"),
+        ("qa", "a.json", "[", "not SQuAD JSON"),
+        ("qa", "a.json", WRONG, "question 7: the answer 'rua' is not in the context"),
+        ("classify", "a.csv", "text,label\ncafé,1\n".encode("latin-1"), "a.csv is not UTF-8"),
+        ("pair", "a.xml", "<!DOCTYPE x [<!ENTITY a 'b'>]><x>&a;</x>", "declares entities"),
+        ("pair", "a.xml", "<x>", "not well-formed"),
+        ("qa", "a.csv", "a", "qa reads .json"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(
+    tmp_path: Path, task: Any, name: str, content: Any, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        read_examples(task, write(tmp_path / name, content))
+
+
+def test_a_column_that_is_not_there(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "texto,label\na,1\n")
+    with pytest.raises(InputError, match="no column text, only texto, label; did you mean texto"):
+        texts(path, text="text")
+    with pytest.raises(InputError, match="there is no .*nowhere.csv"):
+        texts(tmp_path / "nowhere.csv")
+
+
+def test_rows_without_labels_are_read_as_a_stream(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "text\na\nb\n")
+    assert [e.text for e in stream_examples("classify", path, labelled=False)] == ["a", "b"]  # type: ignore[union-attr]
+    words = write(tmp_path / "a.conll", "um\ndois\n\ntrês O\n")
+    found = stream_examples("tag", words, labelled=False)
+    assert [e.words for e in found] == [("um", "dois"), ("três",)]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "columns", "count"),
+    [
+        ("classify", "en/sst2/dev.tsv", {}, 872),
+        ("classify", "en/cola/dev.tsv", {"text": "4", "label": "2"}, 527),
+        ("pair", "en/mrpc/train.tsv", {}, 4076),
+        ("regress", "en/stsb/dev.tsv", {"text": "6", "pair": "7", "label": "5"}, 1500),
+        ("pair", "en/rte/train.jsonl", {}, 2490),
+        ("tag", "en/wnut17/dev.conll", {}, 1009),
+        ("tag", "pt/ud_pt_bosque/dev.conllu", {}, 1172),
+        ("qa", "pt/faquad/train.json", {}, 837),
+        ("regress", "pt/assin2/dev.xml", {}, 500),
+    ],
+)
+def test_real_files(data_root: Path, task: Any, name: str, columns: dict[str, str], count: int) -> None:
+    assert len(read_examples(task, data_root / "eval" / name, Columns(**columns))) == count
