@@ -71,8 +71,8 @@ class _Counter(Stage):
 
     def amount(self) -> str:
         rate = self.done / max(time.monotonic() - self.start, 1e-9)
-        of = f" of {self.total:,.0f}" if self.total else ""
-        return f"{self.done:,.0f}{of} {self.unit} · {rate:,.1f} {self.unit}/s"
+        of = f" of {_figure(self.total)}" if self.total else ""
+        return f"{_figure(self.done)}{of} {self.unit} · {_figure(rate)} {self.unit}/s"
 
 
 class _PlainStage(_Counter):
@@ -121,3 +121,16 @@ class _BarStage(_Counter):
 
     def note(self, text: str) -> None:
         self.bar.update(self.task, note=text)
+
+
+def _figure(value: float) -> str:
+    """Whole numbers, unless so little is left of them that it says nothing."""
+    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.2g}"
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it."""
+    for name, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {name}"
+    return f"{seconds:.0f} seconds"
