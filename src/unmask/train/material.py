@@ -75,6 +75,12 @@ def gather(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT)
         model = model.model_copy(update={"vocab_size": max(model.vocab_size, tokenizer.vocab_size)})
     else:
         model = _fitted(recipe.model, tokenizer)
+        asked = recipe.model.vocab_size
+        if "vocab_size" in recipe.model.model_fields_set and asked != model.vocab_size:
+            progress.say(
+                f"model.vocab_size = {asked:,} is not used: the vocabulary has {model.vocab_size:,} entries "
+                "(tokenizer.vocab_size says how many a new one gets)"
+            )
     recipe = recipe.model_copy(update={"model": model})
     _check_length(recipe)
     write_config(model, choose_architecture(model, Objectives(recipe).heads)[0])  # better now than at the end

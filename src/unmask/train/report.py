@@ -145,10 +145,11 @@ def _frequency(valid: Records) -> Iterable[Chart]:
     if shown:
         yield bars(
             "Accuracy by frequency",
-            f"{_RIGHT}, validation; rank of the right token in the training text",
+            "share predicted right, by rank in the training text",
             {
                 f"step {record['step']:,}": {
-                    band.replace("-", "–"): score["accuracy"] for band, score in record["frequency"].items()
+                    "–".join(f"{int(rank):,}" for rank in band.split("-")): score["accuracy"]
+                    for band, score in record["frequency"].items()
                 }
                 for record in shown
             },
