@@ -1,4 +1,4 @@
-"""Worker processes: they answer, ignore Ctrl-C, and do not outlive their parent."""
+"""Worker processes, here and on Ray: they answer, ignore Ctrl-C, do not outlive their parent; and a lock."""
 
 import os
 import signal
@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from unmask.errors import UserError
-from unmask.processes import cores, worker_errors, worker_pool
+from unmask.errors import OutputError, UserError
+from unmask.processes import cores, folder_lock, worker_errors, worker_pool
 
 PARENT = """
 import time
@@ -20,6 +20,16 @@ from unmask.processes import worker_pool
 if __name__ == "__main__":
     pool = worker_pool(2)
     print(pool.submit(int, "7").result(), flush=True)
+    time.sleep(60)
+"""
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from unmask.processes import folder_lock
+
+with folder_lock(Path(sys.argv[1])):
+    print("held", flush=True)
     time.sleep(60)
 """
 
@@ -55,3 +65,23 @@ def test_workers_do_not_outlive_their_parent(tmp_path: Path) -> None:
     for process in alive:
         process.kill()
     assert not alive
+
+
+def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
+    held = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    with subprocess.Popen(held, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout
+        assert holder.stdout.readline() == "held\n"
+        for shared in (False, True):
+            with pytest.raises(OutputError, match="another process is at work"):
+                with folder_lock(tmp_path, shared):
+                    pass
+        holder.kill()
+    with folder_lock(tmp_path):
+        pass
+
+
+def test_sharers_hold_a_lock_together(tmp_path: Path) -> None:
+    with folder_lock(tmp_path, shared=True), folder_lock(tmp_path, shared=True):
+        with pytest.raises(OutputError, match="another process is at work"), folder_lock(tmp_path):
+            pass

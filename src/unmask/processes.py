@@ -1,16 +1,28 @@
-"""Worker processes: as many as there are cores, deaf to Ctrl-C, and gone when their parent is."""
+"""Worker processes here (deaf to Ctrl-C, gone when their parent is) or on a Ray cluster; and a lock."""
 
+import fcntl
 import os
+import secrets
 import signal
+import sys
+import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import connection, get_context, parent_process
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
-from unmask.errors import UserError
+from unmask.errors import ConfigError, OutputError, UserError
+from unmask.files import disk_errors
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_RETRIES = 3  # of a task whose process or machine was lost
+_OBJECTS = 1 << 27  # bytes that a Ray of our own keeps for all its tasks: what they share is small
 
 
 def cores() -> int:
@@ -42,6 +54,92 @@ def worker_errors() -> Iterator[None]:
             "a worker process died (out of memory, or killed): run the same command again, "
             "perhaps with fewer --workers"
         ) from error
+
+
+@contextmanager
+def ray_cluster(address: str | None = None, workers: int | None = None) -> Iterator[int]:
+    """Connect to a Ray cluster, or start one here and end it; gives the number of its cores."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # Ray reports home otherwise
+    if not address and "ray" not in sys.modules:  # which reads this once
+        os.environ.setdefault("RAY_AUTH_MODE", "token")  # the network can reach its ports
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError("Ray is not installed: pip install 'unmask[ray]'") from error
+    quiet = {"log_to_driver": False, "logging_level": "error"}
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        try:
+            if address:
+                with _ray_errors(f"no Ray cluster answers at {address}"):
+                    ray.init(address, **quiet)
+            else:
+                with _ray_errors("Ray does not start"):
+                    ray.init(
+                        "local",
+                        num_cpus=workers or cores(),
+                        include_dashboard=False,
+                        object_store_memory=_OBJECTS,
+                        _temp_dir=folder,
+                        **quiet,
+                    )
+            yield max(1, int(ray.cluster_resources().get("CPU", 1)))
+        finally:
+            ray.shutdown()
+
+
+def run_on_ray(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Call a function on every item, each as a task of the cluster; results come as they are ready.
+
+    A task whose process or machine is lost is run again elsewhere.
+    """
+    import ray
+
+    task = ray.remote(max_retries=_RETRIES)(_call)
+    shared = ray.put(function)
+    waiting = [task.remote(shared, item) for item in items]
+    while waiting:
+        (done,), waiting = ray.wait(waiting)
+        try:
+            yield ray.get(done)
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, UserError):
+                raise error.cause from None
+            raise
+        except ray.exceptions.RayError as error:
+            reason = str(error).strip().splitlines()[0]
+            raise UserError(
+                f"a task was lost {_RETRIES + 1} times ({reason}): run the same command again"
+            ) from error
+
+
+def _call(function: Callable[[Item], Result], item: Item) -> Result:
+    return function(item)
+
+
+@contextmanager
+def _ray_errors(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (ConnectionError, ImportError, OSError, RuntimeError, ValueError) as error:
+        raise UserError(f"{what}: {(str(error).strip() or repr(error)).splitlines()[0]}") from error
+
+
+@contextmanager
+def folder_lock(folder: Path, shared: bool = False) -> Iterator[None]:
+    """Work in a folder alone, or with others who share it; the lock ends with the process."""
+    with disk_errors(folder):
+        file = (folder / "lock").open("a+b")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_NB | (fcntl.LOCK_SH if shared else fcntl.LOCK_EX))
+        except BlockingIOError:
+            raise OutputError(
+                f"another process is at work in {folder.parent}: wait for it, or choose another folder"
+            ) from None
+        except OSError:
+            pass  # a disk that knows no locks
+        yield
 
 
 def _begin(setup: Callable[..., object] | None, values: tuple[Any, ...]) -> None:

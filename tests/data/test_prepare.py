@@ -4,19 +4,25 @@ import io
 import json
 import os
 import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from unmask.config import Recipe, load_recipe
+from unmask.config import Recipe, TokenizerConfig, load_recipe
 from unmask.data import join, shards
 from unmask.data import prepare as prepare_module
-from unmask.data.prepare import Job, batch_names, file_batches, prepare
+from unmask.data.prepare import Job, file_batches, prepare
 from unmask.data.shards import Corpus
-from unmask.errors import ConfigError, CorpusError, InputError, OutputError, UserError
+from unmask.errors import ConfigError, CorpusError, InputError, OutputError
+from unmask.processes import folder_lock
+from unmask.progress import Progress, Stage
 from unmask.text import SPLITS, find_sources, read_documents, split_of, text_hash
+from unmask.text.dedup import deduplicate
 from unmask.tokenizer import Tokenizer
+from unmask.tokenizer.build import build_tokenizer
 
 SETTINGS = ["prepare.valid=0.15", "prepare.test=0.15", "prepare.shard_tokens=600"]
 
@@ -196,7 +202,7 @@ def test_standard_input_is_read_once_by_one_machine(
 ) -> None:
     piped = find_sources(["-"])
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n\n".join(texts).encode())))
-    with pytest.raises(ConfigError, match="--shard needs files"):
+    with pytest.raises(ConfigError, match="standard input cannot be shared among machines"):
         prepare(piped, tokenizer, tmp_path / "o", workers=1, job=Job(1, 2))
     prepare(piped, tokenizer, tmp_path / "o", workers=1)
     with pytest.raises(OutputError, match="holds a finished corpus"):
@@ -255,11 +261,11 @@ def test_equal_files_in_two_folders_are_two_batches(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a.txt").write_text("o mesmo nome " * 1000)
         os.utime(tmp_path / folder / "a.txt", (1, 1))
-    batches = file_batches(find_sources([str(tmp_path / "x"), str(tmp_path / "y")]))
-    first, second = batch_names(batches)
-    assert first != second
+    sources = find_sources([str(tmp_path / "x"), str(tmp_path / "y")])
+    first, second = file_batches(sources)
+    assert first.name != second.name
     os.utime(tmp_path / "x" / "a.txt", (2, 2))
-    assert batch_names(batches)[0] != first
+    assert file_batches(sources)[0].name != first.name
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "gone", "header"])
@@ -314,7 +320,7 @@ def test_small_files_travel_together_large_ones_alone(tmp_path: Path) -> None:
     for number, size in enumerate([10, 20, 10_000, 30, 8_960, 40]):
         (tmp_path / f"{number}.txt").write_text("x" * size)
     batches = file_batches(find_sources([str(tmp_path)]))
-    assert [[s.name for s in batch] for batch in batches] == [
+    assert [[s.name for s in batch.sources] for batch in batches] == [
         ["0.txt", "1.txt"], ["2.txt"], ["3.txt", "4.txt"], ["5.txt"],
     ]  # fmt: skip
 
@@ -327,8 +333,125 @@ def test_bad_shares(text: str) -> None:
 
 def test_nothing_left_after_cleaning(tmp_path: Path, tokenizer: Tokenizer) -> None:
     (tmp_path / "a.txt").write_text(" \n\n \n")
-    with pytest.raises(UserError, match="no documents|empty|nothing"):
-        prepare(find_sources([str(tmp_path / "a.txt")]), tokenizer, tmp_path / "o", workers=1)
+    (tmp_path / "b.txt").touch()
+    for given in ("a.txt", "*.txt"):
+        with pytest.raises(InputError, match=r"no documents are left .* the input is empty"):
+            prepare(find_sources([str(tmp_path / given)]), tokenizer, tmp_path / "o", workers=1)
+    other = load_recipe(None, ["text.min_chars=3"])  # nothing is left that would forbid other settings
+    (tmp_path / "a.txt").write_text("O gato dorme.")
+    prepare(find_sources([str(tmp_path / "a.txt")]), tokenizer, tmp_path / "o", other, workers=1)
+
+
+class Heard(Progress):
+    """Remembers what was said."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, message: str) -> None:
+        self.lines.append(message)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_empty_file_is_passed_over_and_named(
+    text_folder: Path, tmp_path: Path, tokenizer: Tokenizer, recipe: Recipe, jobs: int
+) -> None:
+    expected = tree(text_folder)
+    prepare(find_sources([str(text_folder)]), tokenizer, tmp_path / "plain", recipe, workers=1)
+    (text_folder / "ab.txt").touch()
+    (text_folder / "bb.csv").write_text("text,lang\n")
+    sources, heard = find_sources([str(text_folder)]), Heard()
+    assert len(sources) == len(expected) + 2
+    for number in range(1, jobs + 1):
+        prepare(sources, tokenizer, tmp_path / "o", recipe, 1, Job(number, jobs), heard)
+    prepare(sources, tokenizer, tmp_path / "o", recipe, 1, progress=heard)
+    (line,) = heard.lines
+    assert line.startswith("passed over 2 without any text: ")
+    assert "ab.txt" in line
+    assert "bb.csv" in line
+    plain, found = tree(tmp_path / "plain"), tree(tmp_path / "o")
+    assert plain.pop("manifest.json") != found.pop("manifest.json")  # it lists the files
+    assert plain == found
+
+
+def test_the_other_stages_pass_over_an_empty_file_too(
+    text_folder: Path, tmp_path: Path, recipe: Recipe
+) -> None:
+    (text_folder / "ab.txt").touch()
+    sources, heard = find_sources([str(text_folder)]), Heard()
+    small = recipe.model_copy(update={"tokenizer": TokenizerConfig(vocab_size=185)})
+    build_tokenizer(sources, tmp_path / "vocab", small, progress=heard)
+    deduplicate(sources, tmp_path / "unique.jsonl", recipe.text, progress=heard)
+    assert len(heard.lines) == 2
+    assert all("ab.txt" in line for line in heard.lines)
+
+
+class Meddler(Progress):
+    """Does something to the input while the work is under way."""
+
+    def __init__(self, act: Callable[[], object], at: int = 1) -> None:
+        self.act, self.left = act, at
+
+    @contextmanager
+    def stage(self, label: str, total: float | None = None, unit: str = "") -> Iterator[Stage]:
+        stage = Stage()
+        stage.advance = self.advance  # type: ignore[method-assign]
+        yield stage
+
+    def advance(self, amount: float) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.act()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            lambda path: path.write_text(path.read_text("utf-8") + "\n\nUm gato novo.", "utf-8"),
+            "changed while",
+        ),
+        (lambda path: os.utime(path, (9, 9)), "changed while"),
+        (lambda path: path.unlink(), "not there any more"),
+    ],
+    ids=["longer", "newer", "gone"],
+)
+@pytest.mark.parametrize("at", [1, 6], ids=["while it is read", "later"])
+def test_a_file_that_changes_meanwhile_is_refused(
+    text_folder: Path,
+    tmp_path: Path,
+    tokenizer: Tokenizer,
+    recipe: Recipe,
+    change: Callable[[Path], object],
+    says: str,
+    at: int,
+) -> None:
+    sources, first = find_sources([str(text_folder)]), text_folder / "a.txt"
+    old = first.read_bytes()
+    with pytest.raises(InputError, match=rf"a\.txt.* {says}"):
+        prepare(sources, tokenizer, tmp_path / "o", recipe, 1, progress=Meddler(lambda: change(first), at))
+    assert not (tmp_path / "o" / "manifest.json").exists()
+    first.write_bytes(old + b"\n\nOutro texto.")
+    prepare(sources, tokenizer, tmp_path / "o", recipe, workers=1)
+    prepare(sources, tokenizer, tmp_path / "new", recipe, workers=1)
+    assert tree(tmp_path / "o") == tree(tmp_path / "new")
+
+
+def test_two_cannot_work_in_one_folder(
+    text_folder: Path, tmp_path: Path, tokenizer: Tokenizer, recipe: Recipe
+) -> None:
+    sources, out = find_sources([str(text_folder)]), tmp_path / "o"
+    (out / ".work").mkdir(parents=True)
+    with folder_lock(out / ".work"):
+        for job in (None, Job(1, 2)):
+            with pytest.raises(OutputError, match=f"another process is at work in {out}: wait"):
+                prepare(sources, tokenizer, out, recipe, 1, job)
+    with folder_lock(out / ".work", shared=True):  # another machine at its share
+        prepare(sources, tokenizer, out, recipe, 1, Job(1, 2))
+        with pytest.raises(OutputError, match="another process is at work"):
+            prepare(sources, tokenizer, out, recipe, 1)
+    prepare(sources, tokenizer, out, recipe, 1)
+    assert not (out / ".work").exists()
 
 
 def test_wide_vocabularies_take_wide_ids() -> None:

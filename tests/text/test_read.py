@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from unmask.config import TextConfig
 from unmask.errors import InputError
-from unmask.text import Cleaner, Source, read_documents
+from unmask.text import Cleaner, Source, passed_over, read_documents, read_sources
 
 
 def write(path: Path, data: bytes) -> Path:
@@ -190,6 +190,16 @@ def test_what_is_wrong_is_said_with_the_place(tmp_path: Path, name: str, data: b
     path = write(tmp_path / name, data)
     with pytest.raises(InputError, match=message):
         read(path)
+
+
+def test_of_several_files_the_empty_ones_are_told_apart(tmp_path: Path) -> None:
+    written = {"a.txt": b"", "b.txt": b"um\n\ndois", "c.csv": b"text\n", "d.txt": b"\n \n", "e.jsonl": b""}
+    sources = [Source(write(tmp_path / name, data), name) for name, data in written.items()]
+    empty: list[Source] = []
+    assert [doc.text for doc in read_sources(sources, TextConfig(), empty)] == ["um", "dois"]
+    assert [source.name for source in empty] == ["a.txt", "c.csv", "d.txt", "e.jsonl"]
+    assert passed_over("ab") == "passed over 2 without any text: a, b"
+    assert passed_over("abcd") == "passed over 4 without any text: a, b, c, …"
 
 
 @pytest.mark.parametrize("compression", [".gz", ".xz", ".zst"])

@@ -24,6 +24,16 @@ def test_folder_is_recursive_sorted_and_skips_what_it_cannot_read(folder: Path) 
     assert names(folder) == ["a.jsonl.gz", "b.txt", "pt/a/z.TXT.XZ", "pt/c.csv"]
 
 
+def test_links_to_files_are_read_and_links_to_folders_are_not(folder: Path) -> None:
+    (folder / "pt" / "d.txt").symlink_to(folder / ".hidden.txt")
+    (folder / "pt" / "elsewhere").symlink_to(folder / ".git")
+    (folder / "pt" / "circle").symlink_to(folder)
+    assert names(folder / "pt") == ["a/z.TXT.XZ", "c.csv", "d.txt"]
+    assert names(folder / "pt" / "**" / "*.txt") == ["d.txt"]
+    assert names(folder / "pt" / "elsewhere") == ["x.txt"]  # named itself, it is read
+    assert names(folder / "pt" / "else*") == ["elsewhere/x.txt"]
+
+
 def test_arguments_keep_their_order_and_a_file_counts_once(folder: Path) -> None:
     assert names(folder / "pt", folder / "b.txt", folder) == ["a/z.TXT.XZ", "c.csv", "b.txt", "a.jsonl.gz"]
 

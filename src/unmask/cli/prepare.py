@@ -1,7 +1,7 @@
 """`unmask prepare` and `unmask corpus`: clean text to token shards, and a look at them."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -15,6 +15,8 @@ _EXAMPLES = """
     zcat dump.jsonl.gz | unmask prepare - --tokenizer vocab/ -o shards/
 
     unmask prepare corpus/ --tokenizer vocab/ -o shards/ --shard 3/16   # on the third of 16 machines
+
+    unmask prepare corpus/ --tokenizer vocab/ -o shards/ --engine ray --ray-address head:6379
 """
 
 
@@ -41,6 +43,18 @@ def prepare(
             show_default=False,
         ),
     ] = None,
+    engine: Annotated[
+        Literal["local", "ray"],
+        typer.Option(help="Processes of this machine, or tasks of a Ray cluster; the result is the same."),
+    ] = "local",
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="The Ray cluster, as HOST:PORT or auto; by default one is started here, and ended.",
+            show_default=False,
+        ),
+    ] = None,
     documents: Annotated[
         str | None,
         typer.Option(
@@ -60,15 +74,23 @@ def prepare(
     Safe to interrupt: the same command goes on where it stopped.
     """
     from unmask.config import load_recipe
-    from unmask.data.prepare import Job
+    from unmask.data.prepare import Job, prepare_on_ray
     from unmask.data.prepare import prepare as run
+    from unmask.errors import ConfigError
     from unmask.text import find_sources
     from unmask.tokenizer import Tokenizer
 
     settings = load_recipe(recipe, changes(set_, text__documents=documents, text__column=column))
     job = Job.parse(shard) if shard else None
-    show = progress(quiet)
-    manifest = run(find_sources(texts), Tokenizer.load(tokenizer), out, settings, workers, job, show)
+    if engine == "ray" and shard:
+        raise ConfigError("--engine ray makes the shares itself: leave --shard out")
+    if ray_address and (engine != "ray" or workers):
+        raise ConfigError("--ray-address goes with --engine ray, and takes all of the cluster: no --workers")
+    given = find_sources(texts), Tokenizer.load(tokenizer), out, settings, workers
+    if engine == "ray":
+        manifest = prepare_on_ray(*given, ray_address, progress(quiet))
+    else:
+        manifest = run(*given, job, progress(quiet))
     if json_:
         print_json(manifest)
     elif job and job.of > 1:

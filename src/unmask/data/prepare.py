@@ -8,14 +8,17 @@ machines shared the work with `--shard i/n`.
     OUT/.work/plan.json               the settings; others are refused
     OUT/.work/parts/B-C.safetensors   chunk C of batch B of input files; B follows from their names, sizes
                                       and times: after a file was mended only its batch is made again
-    OUT/.work/parts/B.json            how many chunks batch B has
+    OUT/.work/parts/B.json            how many chunks batch B has, and which of its files hold no text
+    OUT/.work/lock                    held while someone works here
 """
 
 import json
+import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +30,15 @@ from unmask.data.parts import PartPool
 from unmask.data.shards import FORMAT, MANIFEST, Special, read_manifest
 from unmask.errors import ConfigError, CorpusError, InputError, OutputError
 from unmask.files import digest, disk_errors, write_json
-from unmask.processes import cores
+from unmask.processes import cores, folder_lock, ray_cluster, run_on_ray
 from unmask.progress import SILENT, Progress
-from unmask.text import Document, Source, read_documents
+from unmask.text import Document, Source, State, passed_over, read_sources
 from unmask.tokenizer import Tokenizer
 
 WORK = ".work"
 CHUNK_CHARS = 4_000_000
 BATCH_BYTES = 8_000_000
+SHARES_PER_CORE = 4
 _SETTINGS = ("text", "prepare", "tokenizer")
 _LASTING = ("sources", *_SETTINGS)
 
@@ -69,21 +73,68 @@ def prepare(
     progress: Progress = SILENT,
 ) -> dict[str, Any]:
     """Make the corpus folder `out` and return its manifest (with a `job`, only its parts are made)."""
-    recipe = recipe or Recipe()
+    recipe, job = recipe or Recipe(), job or Job()
+    if job.of > 1:
+        _check_shareable(sources)
     plan = make_plan(sources, tokenizer, recipe)
     if finished := _finished(out, plan, sources):
         return finished
     work = out / WORK
+    with disk_errors(work):
+        work.mkdir(parents=True, exist_ok=True)
+    with folder_lock(work, shared=job.of > 1):
+        if finished := _finished(out, plan, sources):  # by the one who held the lock a moment ago
+            return finished
+        if any(source.path is None for source in sources):
+            _clear(work)  # standard input cannot be read twice
+        _start(work, {key: plan[key] for key in _SETTINGS})
+        batches = file_batches(sources)
+        _make_parts(work, batches, tokenizer, recipe, workers or cores(), job, progress)
+        if job.of > 1:
+            return {"parts": len(list((work / "parts").glob("*.safetensors"))), "job": asdict(job)}
+        parts, empty = parts_in_order(work / "parts", batches)
+        if empty:
+            progress.say(passed_over(empty))
+        manifest = _finish(out, tokenizer, recipe, plan, parts, progress)
+    shutil.rmtree(work, ignore_errors=True)
+    return manifest
+
+
+def prepare_on_ray(
+    sources: Sequence[Source],
+    tokenizer: Tokenizer,
+    out: Path,
+    recipe: Recipe | None = None,
+    workers: int | None = None,
+    address: str | None = None,
+    progress: Progress = SILENT,
+) -> dict[str, Any]:
+    """As `prepare`, the shares being tasks of a Ray cluster whose machines all see the same files.
+
+    Without an address a cluster of `workers` processes is started on this machine, and ended.
+    """
+    _check_shareable(sources)
+    recipe, out = recipe or Recipe(), out.absolute()
+    sources = [replace(source, path=source.path and source.path.absolute()) for source in sources]
+    if not _finished(out, make_plan(sources, tokenizer, recipe), sources):
+        with ray_cluster(address, workers) as there:
+            # A share reads files of its own if there are enough; more shares than cores even out the load.
+            count = max(there, min(len(file_batches(sources)), SHARES_PER_CORE * there))
+            jobs = [Job(number + 1, count) for number in range(count)]
+            with progress.stage("preparing", count, "shares") as stage:
+                for _ in run_on_ray(partial(_share, sources, tokenizer, out, recipe), jobs):
+                    stage.advance(1)
+    return prepare(sources, tokenizer, out, recipe, 1, progress=progress)
+
+
+def _check_shareable(sources: Sequence[Source]) -> None:
     if any(source.path is None for source in sources):
-        if job and job.of > 1:
-            raise ConfigError("--shard needs files: standard input cannot be shared among machines")
-        shutil.rmtree(work, ignore_errors=True)  # standard input cannot be read twice
-    _start(work, {key: plan[key] for key in _SETTINGS})
-    _make_parts(work, list(sources), tokenizer, recipe, workers or cores(), job or Job(), progress)
-    if job and job.of > 1:
-        return {"parts": len(list((work / "parts").glob("*.safetensors"))), "job": asdict(job)}
-    parts = parts_in_order(work / "parts", batch_names(file_batches(sources)))
-    return _finish(out, tokenizer, recipe, plan, parts, progress)
+        raise ConfigError("standard input cannot be shared among machines: name files instead")
+
+
+def _share(sources: Sequence[Source], tokenizer: Tokenizer, out: Path, recipe: Recipe, job: Job) -> None:
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a task has one core
+    prepare(sources, tokenizer, out, recipe, 1, job)
 
 
 def _finish(
@@ -103,7 +154,7 @@ def _finish(
         facts = join_parts(parts, aside, recipe.prepare, plan, progress)
         manifest = {"format": FORMAT, **{key: plan[key] for key in _LASTING}, **facts}
         if not any(split["documents"] for split in facts["splits"].values()):
-            shutil.rmtree(out / WORK)
+            _clear(out / WORK)
             reasons = ", ".join(f"{count} {reason}" for reason, count in facts["dropped"].items())
             raise InputError(
                 f"no documents are left to prepare (dropped: {reasons or 'none, the input is empty'})"
@@ -114,7 +165,6 @@ def _finish(
             if target.is_dir():
                 shutil.rmtree(target)
             path.replace(target)
-        shutil.rmtree(out / WORK)
     return manifest
 
 
@@ -122,8 +172,8 @@ def make_plan(sources: Sequence[Source], tokenizer: Tokenizer, recipe: Recipe) -
     """Everything the result depends on, but for what is in the files."""
     return {
         "sources": [
-            {"name": s.name, "language": s.language, "bytes": s.path.stat().st_size if s.path else None}
-            for s in sources
+            {"name": s.name, "language": s.language, "bytes": state and state.size}
+            for s, state in ((source, source.state()) for source in sources)
         ],
         "text": recipe.text.model_dump(mode="json"),
         "prepare": recipe.prepare.model_dump(mode="json"),
@@ -165,15 +215,22 @@ def _finished(out: Path, plan: dict[str, Any], sources: Sequence[Source]) -> dic
         )
     made = path.stat().st_mtime_ns
     for source in sources:  # of the same size, but the text may be another
-        if source.path is None:
+        state = source.state()
+        if state is None:
             raise OutputError(f"{out} holds a finished corpus: choose another folder or delete it")
-        if source.path.stat().st_mtime_ns > made:
+        if state.mtime_ns > made:
             raise OutputError(
                 f"{source} is newer than the corpus in {out}: choose another folder or delete it, "
                 f"or if the text is the same, touch {path}"
             )
     shutil.rmtree(out / WORK, ignore_errors=True)
     return manifest
+
+
+def _clear(work: Path) -> None:
+    """Forget what was made; the lock stays."""
+    (work / "plan.json").unlink(missing_ok=True)
+    shutil.rmtree(work / "parts", ignore_errors=True)
 
 
 def _start(work: Path, plan: dict[str, Any]) -> None:
@@ -196,7 +253,7 @@ def _start(work: Path, plan: dict[str, Any]) -> None:
 
 def _make_parts(
     work: Path,
-    sources: list[Source],
+    batches: Sequence["FileBatch"],
     tokenizer: Tokenizer,
     recipe: Recipe,
     workers: int,
@@ -204,70 +261,82 @@ def _make_parts(
     progress: Progress,
 ) -> None:
     parts = work / "parts"
-    batches = file_batches(sources)
     whole = len(batches) >= job.of  # enough files: each machine reads its own and no others
-    total = sum(source.expected_chars for source in sources) / 1e6
+    total = sum(batch.expected_chars for batch in batches) / 1e6
     with (
         progress.stage("preparing", total or None, "MB") as stage,
         PartPool(workers, tokenizer, recipe) as pool,
     ):
-        for number, (name, batch) in enumerate(zip(batch_names(batches), batches, strict=True)):
-            if (whole and not job.takes(number)) or _batch_done(parts, name, number, job, whole):
-                stage.advance(sum(source.expected_chars for source in batch) / 1e6)
+        for number, batch in enumerate(batches):
+            if (whole and not job.takes(number)) or _batch_done(parts, batch.name, number, job, whole):
+                stage.advance(batch.expected_chars / 1e6)
                 continue
-            chunks = 0
-            for index, documents in enumerate(_chunks(batch, recipe)):
+            chunks, empty = 0, list[Source]()
+            for index, documents in enumerate(_chunks(batch, recipe, empty)):
                 chunks = index + 1
                 chars = sum(len(doc.text) for doc in documents) / 1e6
-                path = parts / f"{name}-{index:06d}.safetensors"
+                path = parts / f"{batch.name}-{index:06d}.safetensors"
                 if path.exists() or not (whole or job.takes(number + index)):
                     stage.advance(chars)
                 else:
                     pool.submit(path, documents, chars, stage)
             pool.drain(stage)
-            write_json(parts / f"{name}.json", {"chunks": chunks})
+            batch.check()
+            write_json(parts / f"{batch.name}.json", {"chunks": chunks, "empty": list(map(str, empty))})
 
 
-def file_batches(sources: Sequence[Source]) -> list[list[Source]]:
-    """Neighbouring small files together, a large file alone: by order and size only."""
-    batches: list[list[Source]] = []
+@dataclass(frozen=True, slots=True)
+class FileBatch:
+    """Neighbouring input files; the name changes when one of them does."""
+
+    name: str
+    sources: tuple[Source, ...]
+    states: tuple[State | None, ...]
+
+    @property
+    def expected_chars(self) -> float:
+        """About how much text is in them."""
+        return sum(source.expected_chars for source in self.sources)
+
+    def check(self) -> None:
+        """Refuse what was read if a file has changed since the batch was named."""
+        for source, state in zip(self.sources, self.states, strict=True):
+            if source.state() != state:
+                raise InputError(
+                    f"{source} changed while it was read: run the same command again when it is complete"
+                )
+
+
+def file_batches(sources: Sequence[Source]) -> list[FileBatch]:
+    """Small files together, a large file alone: by order and size only; equal batches are numbered."""
+    groups: list[list[tuple[Source, State | None]]] = []
     room = 0
     for source in sources:
-        size = source.path.stat().st_size if source.path else BATCH_BYTES
-        if not batches or size > room:
-            batches.append([])
+        state = source.state()
+        size = state.size if state else BATCH_BYTES
+        if not groups or size > room:
+            groups.append([])
             room = BATCH_BYTES
-        batches[-1].append(source)
+        groups[-1].append((source, state))
         room -= size
+    seen: Counter[str] = Counter()
+    batches = []
+    for group in groups:
+        name = digest(*(f"{s.name} {s.language} {state and tuple(state)}" for s, state in group))
+        batches.append(FileBatch(f"{name}-{seen[name]}", *zip(*group, strict=True)))
+        seen[name] += 1
     return batches
 
 
-def batch_names(batches: Sequence[Sequence[Source]]) -> list[str]:
-    """A name for each batch that changes when one of its files does; equal batches are numbered."""
-    seen: Counter[str] = Counter()
-    names = []
-    for batch in batches:
-        states = [source.path.stat() if source.path else None for source in batch]
-        facts = [
-            f"{source.name} {source.language} {state and (state.st_size, state.st_mtime_ns)}"
-            for source, state in zip(batch, states, strict=True)
-        ]
-        name = digest(*facts)
-        names.append(f"{name}-{seen[name]}")
-        seen[name] += 1
-    return names
-
-
-def _chunks(batch: Sequence[Source], recipe: Recipe) -> Iterator[list[Document]]:
+def _chunks(batch: FileBatch, recipe: Recipe, empty: list[Source]) -> Iterator[list[Document]]:
     chunk: list[Document] = []
     chars = 0
-    for source in batch:
-        for document in read_documents(source, recipe.text):
-            chunk.append(document)
-            chars += len(document.text)
-            if chars >= CHUNK_CHARS:
-                yield chunk
-                chunk, chars = [], 0
+    for document in read_sources(batch.sources, recipe.text, empty):
+        chunk.append(document)
+        chars += len(document.text)
+        if chars >= CHUNK_CHARS:
+            yield chunk
+            chunk, chars = [], 0
     if chunk:
         yield chunk
 
@@ -281,10 +350,13 @@ def _batch_done(parts: Path, name: str, number: int, job: Job, whole: bool) -> b
     return all((parts / f"{name}-{index:06d}.safetensors").exists() for index in ours)
 
 
-def parts_in_order(parts: Path, names: Sequence[str]) -> list[Path]:
-    """Every part of every batch, in the order of the input."""
+def parts_in_order(parts: Path, batches: Sequence[FileBatch]) -> tuple[list[Path], list[str]]:
+    """Every part of every batch, in the order of the input, and the files that hold no text."""
     paths: list[Path] = []
-    for name in names:
-        chunks = json.loads((parts / f"{name}.json").read_text("utf-8"))["chunks"]
-        paths += [parts / f"{name}-{index:06d}.safetensors" for index in range(chunks)]
-    return paths
+    empty: list[str] = []
+    for batch in batches:
+        batch.check()
+        facts = json.loads((parts / f"{batch.name}.json").read_text("utf-8"))
+        paths += [parts / f"{batch.name}-{index:06d}.safetensors" for index in range(facts["chunks"])]
+        empty += facts["empty"]
+    return paths, empty

@@ -4,9 +4,9 @@ from unmask.text.clean import Cleaner
 from unmask.text.document import Document
 from unmask.text.harvest import harvest_docs
 from unmask.text.languages import sampling_weights
-from unmask.text.read import read_documents
+from unmask.text.read import passed_over, read_documents, read_sources
 from unmask.text.sentences import sentence_starts
-from unmask.text.sources import Source, find_sources
+from unmask.text.sources import Source, State, find_sources
 from unmask.text.split import SPLITS, split_of, text_hash
 
 __all__ = [
@@ -14,9 +14,12 @@ __all__ = [
     "Cleaner",
     "Document",
     "Source",
+    "State",
     "find_sources",
     "harvest_docs",
+    "passed_over",
     "read_documents",
+    "read_sources",
     "sampling_weights",
     "sentence_starts",
     "split_of",

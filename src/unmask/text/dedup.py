@@ -27,7 +27,7 @@ from unmask.progress import SILENT, Progress
 from unmask.text.clean import Cleaner
 from unmask.text.document import Document
 from unmask.text.minhash import PERMUTATIONS, U64, signatures
-from unmask.text.read import read_documents
+from unmask.text.read import passed_over, read_sources
 from unmask.text.sources import Source
 
 I64 = NDArray[np.int64]
@@ -110,7 +110,7 @@ def _sign(
         names = ["documents.jsonl", "signatures", *(_band(band) for band in range(PERMUTATIONS // rows))]
         texts, signs, *bands = (stack.enter_context((folder / name).open("wb")) for name in names)
         stage = stack.enter_context(progress.stage("sign", unit="MB"))
-        for batch in _signed(_batches(sources, config), Cleaner(config), workers):
+        for batch in _signed(_batches(sources, config, progress), Cleaner(config), workers):
             dropped.update(batch.dropped)
             texts.write(batch.lines)
             signs.write(batch.signatures.tobytes())
@@ -121,17 +121,19 @@ def _sign(
     return count, dropped
 
 
-def _batches(sources: Sequence[Source], config: TextConfig) -> Iterator[list[Document]]:
+def _batches(sources: Sequence[Source], config: TextConfig, progress: Progress) -> Iterator[list[Document]]:
     batch: list[Document] = []
+    empty: list[Source] = []
     size = 0
-    for source in sources:
-        for doc in read_documents(source, config):
-            batch.append(doc)
-            size += len(doc.text)
-            if size >= _BATCH_CHARS:
-                yield batch
-                batch, size = [], 0
+    for doc in read_sources(sources, config, empty):
+        batch.append(doc)
+        size += len(doc.text)
+        if size >= _BATCH_CHARS:
+            yield batch
+            batch, size = [], 0
     yield batch
+    if empty:
+        progress.say(passed_over(empty))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -13,25 +13,45 @@ from unmask.text.sources import Source, find_sources, split_suffix
 from unmask.text.stream import BLANK_LINE, decoded, records, split_lines
 from unmask.text.tables import read_jsonl, read_table
 
-__all__ = ["Source", "find_sources", "read_documents"]
+__all__ = ["Source", "find_sources", "passed_over", "read_documents", "read_sources"]
 
 _LONGEST_LANGUAGE = 40
 
 
 def read_documents(source: Source, config: TextConfig) -> Iterator[Document]:
-    """The documents of one source, as they stand in it.
+    """The documents of one source, as they stand in it; a source without any is an error.
 
     One longer than `max_chars` may be cut, but stays longer than that, so that cleaning drops and counts it.
     """
+    empty: list[Source] = []
+    yield from read_sources([source], config, empty)
+    if empty:
+        raise InputError(f"{source} is empty: there is no document in it")
+
+
+def read_sources(sources: Sequence[Source], config: TextConfig, empty: list[Source]) -> Iterator[Document]:
+    """The documents of several sources in order; those without any are put into `empty`."""
+    for source in sources:
+        found = False
+        for document in _documents(source, config):
+            found = True
+            yield document
+        if not found:
+            empty.append(source)
+
+
+def passed_over(empty: Sequence[object]) -> str:
+    """What is said of files without text."""
+    names = ", ".join(map(str, empty[:3])) + (", …" if len(empty) > 3 else "")
+    return f"passed over {len(empty)} without any text: {names}"
+
+
+def _documents(source: Source, config: TextConfig) -> Iterator[Document]:
     rows = _plain(source, config) if _format(source) == ".txt" else _rows(source, config)
-    found = False
     for text, language in rows:
-        found = True
         if len(language) > _LONGEST_LANGUAGE or not language.isprintable():
             raise InputError(f"{source}: {language[:40]!r} is no language; is text.language_column right?")
         yield Document(text, language or source.language, source.name)
-    if not found:
-        raise InputError(f"{source} is empty: there is no document in it")
 
 
 def _format(source: Source) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
+from typing import NamedTuple
 
 from unmask.errors import InputError
 
@@ -17,6 +18,13 @@ COMPRESSIONS = (".gz", ".xz", ".zst")
 _PACKED = {".gz": 3.0, ".xz": 4.5, ".zst": 3.5, ".parquet": 2.0}  # text per byte on disk
 _LANGUAGE = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*)=(.+)", re.DOTALL)
 _READABLE = f"unmask reads {' '.join(FORMATS)}, each also with {' '.join(COMPRESSIONS)}"
+
+
+class State(NamedTuple):
+    """What differs after a file was changed."""
+
+    size: int
+    mtime_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +41,20 @@ class Source:
     @property
     def expected_chars(self) -> float:
         """About how much text is in it, for the time left; 0 when nothing is known."""
-        return self.path.stat().st_size * _PACKED.get(self.path.suffix, 1.0) if self.path else 0.0
+        state = self.state()
+        return state.size * _PACKED.get(self.path.suffix, 1.0) if self.path and state else 0.0
+
+    def state(self) -> State | None:
+        """How the file is at this moment; None for standard input."""
+        if self.path is None:
+            return None
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            raise InputError(f"{self} is not there any more") from None
+        except OSError as error:
+            raise InputError(f"cannot look at {self}: {error.strerror}") from None
+        return State(found.st_size, found.st_mtime_ns)
 
 
 def find_sources(arguments: Sequence[str]) -> list[Source]:
@@ -96,6 +117,7 @@ def _expand(argument: str) -> Iterator[Source]:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
+    """The files below a folder to read; links to folders are not followed, for they may lead in circles."""
     for parent, folders, names in os.walk(folder, onerror=_refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:

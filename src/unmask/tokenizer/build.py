@@ -7,7 +7,7 @@ from unmask.config import Recipe, TextConfig, write_recipe
 from unmask.errors import OutputError
 from unmask.files import disk_errors
 from unmask.progress import SILENT, Progress
-from unmask.text import Cleaner, Document, Source, read_documents
+from unmask.text import Cleaner, Document, Source, passed_over, read_sources
 from unmask.tokenizer.extend import extend
 from unmask.tokenizer.report import Meter, VocabularyReport
 from unmask.tokenizer.tokenizer import Tokenizer
@@ -70,12 +70,14 @@ def clean_documents(
 ) -> Iterator[Document]:
     """The cleaned documents of all sources, with progress by size."""
     sources = list(sources)
+    empty: list[Source] = []
     clean = Cleaner(config)
     total = sum(source.expected_chars for source in sources) / 1e6
     with progress.stage("reading", total or None, "MB") as stage:
-        for source in sources:
-            for document in read_documents(source, config):
-                stage.advance(len(document.text) / 1e6)
-                text, dropped = clean(document.text)
-                if dropped is None:
-                    yield Document(text, document.language, document.source)
+        for document in read_sources(sources, config, empty):
+            stage.advance(len(document.text) / 1e6)
+            text, dropped = clean(document.text)
+            if dropped is None:
+                yield Document(text, document.language, document.source)
+    if empty:
+        progress.say(passed_over(empty))
