@@ -6,7 +6,7 @@ layout has no place for) · tokenizer.json · tokenizer_config.json · README.md
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
@@ -39,6 +39,8 @@ _PARTS = (
     "vocab.txt",
     "merges.txt",
     "README.md",
+    "metrics.jsonl",
+    "report.html",
     "[0-9]_*",
 )
 """What model folders hold, ours and others', with the numbered modules of sentence-transformers."""
@@ -73,13 +75,21 @@ def load_model(
 
 
 def save_model(
-    model: Model, folder: Path | str, tokenizer: SavesItself | None = None, card: str | None = None
+    model: Model,
+    folder: Path | str,
+    tokenizer: SavesItself | None = None,
+    card: str | None = None,
+    facts: Mapping[str, Any] | None = None,
+    also: Callable[[Path], None] | None = None,
 ) -> None:
-    """Write a folder that unmask, transformers and sentence-transformers open."""
+    """Write a folder that unmask, transformers and sentence-transformers open.
+
+    `facts` are kept under `unmask` in its config.json; `also` may write more files before all is in place.
+    """
     folder = Path(folder)
     architecture, tensors, own = disassemble(model)
     values = write_config(model.config, architecture)
-    values["unmask"] = {"version": __version__, "heads": list(model.heads)}
+    values["unmask"] = {"version": __version__, "heads": list(model.heads)} | dict(facts or {})
     with _whole_folder(folder) as unfinished:
         write_json(unfinished / CONFIG, values)
         _write_safetensors(tensors, unfinished / WEIGHTS)
@@ -89,6 +99,8 @@ def save_model(
             tokenizer.save(unfinished)
         if card is not None:
             write_atomic(unfinished / "README.md", card)
+        if also is not None:
+            also(unfinished)
 
 
 def read_values(folder: Path) -> dict[str, Any]:

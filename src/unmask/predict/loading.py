@@ -10,17 +10,21 @@ from unmask.checkpoint import WEIGHTS, inside, load_model, read_values
 from unmask.errors import ConfigError, ModelError
 from unmask.model.published import read_config
 from unmask.model.weights import LoadReport
+from unmask.predict.answer import Answerer
+from unmask.predict.classify import Classifier
 from unmask.predict.masked import MaskedLM
 from unmask.predict.memory import keep_freed_memory
 from unmask.predict.onnx import ONNX_FILE, OnnxModel
 from unmask.predict.predictor import Predictor
 from unmask.predict.quantise import quantise
 from unmask.predict.sentence import read_sentence_settings
-from unmask.predict.tasks import Answerer, Classifier, Tagger
+from unmask.predict.settings import read_task_settings
+from unmask.predict.tag import Tagger
+from unmask.predict.tasks import TaskModel
 from unmask.tokenizer import Tokenizer
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_TASKS: dict[str, type[Predictor]] = {"classify": Classifier, "tag": Tagger, "answer": Answerer}
+_TASKS: dict[str, type[TaskModel]] = {"classify": Classifier, "tag": Tagger, "answer": Answerer}
 
 
 def load(
@@ -62,7 +66,10 @@ def load(
             f"{folder}: the tokenizer has {tokenizer.vocab_size:,} entries, "
             f"but the model only {model.config.vocab_size:,}: they do not belong together"
         )
-    return kind(model, tokenizer, report, read_sentence_settings(folder))
+    sentence = read_sentence_settings(folder)
+    if issubclass(kind, TaskModel):
+        return kind(model, tokenizer, report, sentence, read_task_settings(read_values(folder)))
+    return kind(model, tokenizer, report, sentence)
 
 
 def find_folder(name: str | Path) -> Path:

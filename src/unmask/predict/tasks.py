@@ -1,23 +1,48 @@
-"""Models with a task's head: classes of texts, labels of words, answers in a context."""
+"""What models with a task's head have in common: texts in windows, windows in packed batches."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from unmask.errors import InputError
 from unmask.model.network import Model
+from unmask.model.weights import LoadReport
 from unmask.predict.batching import Pack
+from unmask.predict.onnx import OnnxModel
 from unmask.predict.predictor import Predictor
-from unmask.predict.results import Answer, Entity, Label
-from unmask.tokenizer import Encoding
+from unmask.predict.sentence import SentenceSettings
+from unmask.predict.settings import TaskSettings
+from unmask.predict.windows import Window, cut
+from unmask.progress import SILENT, Progress
+from unmask.tokenizer import Encoding, Tokenizer
 
-_ANSWER_TOKENS = 30
+Floats = NDArray[np.float32]
 
 
-class _TaskModel(Predictor):
-    """A predictor whose network has heads."""
+class Prepared(NamedTuple):
+    """A text, or pair, and the windows in which the model reads it."""
+
+    encoding: Encoding
+    windows: list[Window]
+
+
+class TaskModel(Predictor):
+    """A predictor whose network has a task's head."""
+
+    def __init__(
+        self,
+        model: Model | OnnxModel,
+        tokenizer: Tokenizer,
+        report: LoadReport | None = None,
+        sentence: SentenceSettings | None = None,
+        settings: TaskSettings | None = None,
+    ) -> None:
+        super().__init__(model, tokenizer, report, sentence)
+        self.settings = settings or TaskSettings()
+        """How long texts are read."""
 
     @property
     def network(self) -> Model:
@@ -25,87 +50,31 @@ class _TaskModel(Predictor):
         assert isinstance(self.model, Model)
         return self.model
 
-    def _packed(self, encodings: Sequence[Encoding]) -> Pack:
-        return self._pack([e.ids for e in encodings], [e.segments for e in encodings])
+    @property
+    def length(self) -> int:
+        """Tokens of the longest window."""
+        return min(self.settings.length or self.inputs.limit, self.inputs.limit)
 
+    def _cut(self, encoding: Encoding) -> Prepared:
+        return Prepared(encoding, cut(encoding, self.length, self.settings.stride))
 
-class Classifier(_TaskModel):
-    """Classes of texts, or of pairs of texts."""
-
-    @torch.inference_mode()
-    def classify(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[list[Label]]:
-        """For each text the classes with their probabilities, likeliest first; in regression one number."""
-        if isinstance(texts, str):
-            raise InputError("classify takes a list of texts")
-        encodings = self.tokenizer.encode_batch(texts, pairs)
-        _check(encodings, self.inputs.limit)
-        out: list[list[Label]] = [[] for _ in texts]
-        for numbers in self._plan([len(e) for e in encodings]):
-            packed = self._packed([encodings[number] for number in numbers])
-            scores = self.network.classify(self._encode(packed), packed.cu_seqlens).float()
-            if self.config.problem == "single":
-                scores = scores.softmax(-1)
-            elif self.config.problem == "multi":
-                scores = scores.sigmoid()
-            for number, row in zip(numbers, scores.tolist(), strict=True):
-                labels = [Label(name, score) for name, score in zip(self.config.labels, row, strict=True)]
-                out[number] = sorted(labels, key=lambda label: -label.score)
-        return out
-
-
-class Tagger(_TaskModel):
-    """Labels of words, joined into entities."""
-
-    @torch.inference_mode()
-    def tag(self, text: str) -> list[Entity]:
-        """Stretches of words with the same label (`B-` and `I-` told apart); `O` is left out."""
-        encoding = self.inputs.encode([text])[0]
-        scores = self.network.tag(self._encode(self._packed([encoding]))).float().softmax(-1).cpu().numpy()
-        words = encoding.words
-        first = np.flatnonzero((words >= 0) & (np.r_[-1, words[:-1]] != words))
-        entities: list[Entity] = []
-        inside = False
-        for place in first:
-            last = np.flatnonzero(words == words[place])[-1]
-            name = self.config.labels[int(scores[place].argmax())]
-            start, end = int(encoding.offsets[place, 0]), int(encoding.offsets[last, 1])
-            label, score = name.removeprefix("B-").removeprefix("I-"), float(scores[place].max())
-            if inside and not name.startswith("B-") and entities[-1].label == label:
-                before = entities.pop()
-                start, score = before.start, min(before.score, score)
-            inside = name != "O"
-            if inside:
-                entities.append(Entity(label, text[start:end], start, end, score))
-        return entities
-
-
-class Answerer(_TaskModel):
-    """Answers to questions, found in a context."""
-
-    @torch.inference_mode()
-    def answer(self, question: str, context: str) -> Answer:
-        """The likeliest stretch of the context."""
-        encoding = self.tokenizer.encode(question, context)
-        _check([encoding], self.inputs.limit)
-        scores = self.network.answer(self._encode(self._packed([encoding]))).float()
-        inside = np.flatnonzero((encoding.segments == 1) & (encoding.words >= 0))
-        if not len(inside):
-            raise InputError("the context is empty")
-        begin, end = (scores[inside, side].log_softmax(-1).cpu().numpy() for side in (0, 1))
-        joint = _spans(begin, end)
-        i, j = np.unravel_index(int(joint.argmax()), joint.shape)
-        start, stop = int(encoding.offsets[inside[i], 0]), int(encoding.offsets[inside[j], 1])
-        return Answer(context[start:stop], start, stop, float(np.exp(joint[i, j])))
-
-
-def _spans(begin: NDArray[np.float32], end: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Log-probability of every stretch (first, last token); −∞ where it is backwards or too long."""
-    length = np.arange(len(end)) - np.arange(len(begin))[:, None]
-    joint = np.where((length >= 0) & (length < _ANSWER_TOKENS), begin[:, None] + end, -np.inf)
-    return joint.astype(np.float32)
-
-
-def _check(encodings: Sequence[Encoding], limit: int) -> None:
-    longest = max((len(e) for e in encodings), default=0)
-    if longest > limit:
-        raise InputError(f"a text has {longest} tokens, but the model takes at most {limit}: shorten it")
+    def _scores(
+        self,
+        prepared: Sequence[Prepared],
+        compute: Callable[[Pack, list[tuple[int, int]]], Sequence[Tensor]],
+        progress: Progress = SILENT,
+    ) -> Iterator[tuple[int, int, NDArray[Any]]]:
+        """Number of the text, of its window, and what `compute` says of it, batch after batch."""
+        flat = [(text, number) for text, each in enumerate(prepared) for number in range(len(each.windows))]
+        windows = [prepared[text].windows[number] for text, number in flat]
+        lengths = list(map(len, windows))
+        with progress.stage("texts", sum(lengths), "tokens") as stage:
+            for numbers in self._plan(lengths):
+                chosen = [windows[number] for number in numbers]
+                packed = self._pack([w.ids for w in chosen], [w.segments for w in chosen])
+                which = [flat[number] for number in numbers]
+                with torch.inference_mode():
+                    found = compute(packed, which)
+                for (text, number), rows in zip(which, found, strict=True):
+                    yield text, number, rows.float().cpu().numpy()
+                stage.advance(sum(lengths[number] for number in numbers))

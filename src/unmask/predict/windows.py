@@ -38,20 +38,22 @@ def spread(count: int, room: int, stride: int) -> list[tuple[int, int]]:
 
 
 def cut(encoding: Encoding, limit: int, stride: int) -> list[Window]:
-    """Windows over the last text of an encoding, each of at most `limit` tokens."""
+    """Windows over the last text of an encoding, each of at most `limit` tokens.
+
+    The first text of a pair stands in all of them, up to half of their room.
+    """
     if len(encoding) <= limit:
         return [window_of(encoding, np.arange(len(encoding)))]
     body = sliding(encoding)
-    room = limit - (len(encoding) - len(body))
-    if room < 1:
-        raise InputError(
-            f"the text that stands in every window has {len(encoding) - len(body)} tokens of the {limit} that"
-            " fit: shorten it"
-        )
-    fixed = np.setdiff1d(np.arange(len(encoding)), body)
+    special = np.flatnonzero(encoding.words < 0)
+    fixed = np.setdiff1d(np.arange(len(encoding)), np.concatenate((body, special)))
+    room = limit - len(special)
+    if room < 2:
+        raise InputError(f"a length of {limit} leaves no room for text: raise it")
+    fixed = fixed[: room // 2]
     return [
-        window_of(encoding, np.sort(np.concatenate((fixed, body[start:stop]))))
-        for start, stop in spread(len(body), room, stride)
+        window_of(encoding, np.sort(np.concatenate((special, fixed, body[start:stop]))))
+        for start, stop in spread(len(body), room - len(fixed), stride)
     ]
 
 
