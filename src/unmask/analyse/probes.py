@@ -1,0 +1,90 @@
+"""Linear probes with control tasks (Hewitt and Liang 2019): what can be read off a layer, and what is memory.
+
+A probe may score well because it learned the task from many examples rather than found it in the vectors. A
+control task gives every word a label of its own at random: a probe can only learn it by heart. Selectivity,
+the accuracy less that of the control task, is what the vectors themselves contribute.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmask.errors import InputError
+
+Floats = NDArray[np.float32]
+Labels = NDArray[np.str_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Words:
+    """Words in their sentences, with what a probe is to predict."""
+
+    vectors: Floats  # (L + 1, N, D)
+    words: Sequence[str]
+    labels: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerProbe:
+    """A probe of one layer: which test words it got right, and which of the control task."""
+
+    layer: int
+    right: NDArray[np.bool_]
+    control_right: NDArray[np.bool_]
+
+    @property
+    def accuracy(self) -> float:
+        """Of the task."""
+        return float(self.right.mean())
+
+    @property
+    def control(self) -> float:
+        """Accuracy of the control task."""
+        return float(self.control_right.mean())
+
+    @property
+    def selectivity(self) -> float:
+        """Accuracy less that of the control task."""
+        return self.accuracy - self.control
+
+
+def probe_layers(train: Words, test: Words, seed: int = 0) -> list[LayerProbe]:
+    """A probe of each layer, and of each for the control task."""
+    if len(set(train.labels)) < 2:
+        raise InputError("a probe needs at least two labels to tell apart")
+    control = control_task([*train.words, *test.words], train.labels, seed)
+    control_train, control_test = control[: len(train.words)], control[len(train.words) :]
+    return [
+        LayerProbe(
+            layer,
+            fit_predict(one, np.array(train.labels), two) == np.array(test.labels),
+            fit_predict(one, control_train, two) == control_test,
+        )
+        for layer, (one, two) in enumerate(zip(train.vectors, test.vectors, strict=True))
+    ]
+
+
+def control_task(words: Sequence[str], labels: Sequence[str], seed: int = 0) -> Labels:
+    """A random label for each word, the same wherever the word stands, drawn as often as in `labels`."""
+    kinds, number = np.unique(np.array(words), return_inverse=True)
+    drawn: Labels = np.random.default_rng(seed).choice(np.array(labels), len(kinds))[number]
+    return drawn
+
+
+def fit_predict(train: Floats, labels: Labels, test: Floats) -> Labels:
+    """Labels of the test vectors by multinomial logistic regression on standardised vectors."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    probe = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, tol=1e-3, max_iter=100))
+    with warnings.catch_warnings():
+        # Stopping early is part of the regularisation, the same for the task and its control.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        probe.fit(train, labels)
+    predicted: Labels = probe.predict(test)
+    return predicted

@@ -1,0 +1,127 @@
+"""`unmask evaluate`: scores of a model on suites; `unmask compare`: two models on the same suites."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unmask.cli.options import Json, Quiet, print_json, progress
+
+if TYPE_CHECKING:
+    from unmask.evaluation.results import Differences
+
+_EXAMPLES = """
+    unmask evaluate blimp wic --model model/ -o scores/ --data ../shared/data
+
+    unmask evaluate mine.toml novel.txt --model model/ -o scores/ --compare other-scores/
+"""
+_COMPARE_EXAMPLES = """
+    unmask compare scores-a/ scores-b/ --json
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("evaluate", epilog=_EXAMPLES)(evaluate)
+    app.command("compare", epilog=_COMPARE_EXAMPLES)(compare)
+
+
+def _list(asked: bool) -> None:
+    if not asked:
+        return
+    from unmask.evaluation.suites import FOLDER, read_suite, suite_names
+
+    rows = [(name, read_suite(FOLDER / f"{name}.toml")) for name in suite_names()]
+    _table(("suite", "kind", "what it measures"), [(name, suite.kind, suite.about) for name, suite in rows])
+    raise typer.Exit
+
+
+def evaluate(
+    suites: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SUITE...",
+            help="Names of ours (--list), TOML files of yours, or text files.",
+            show_default=False,
+        ),
+    ],
+    model: Annotated[
+        str, typer.Option("--model", "-m", metavar="DIR", help="A model folder.", show_default=False)
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="DIR", help="Where results go.", show_default=False)
+    ],
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="The benchmarks; by default $UNMASK_DATA, else ../shared/data.",
+            show_default=False,
+        ),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option("--compare", metavar="DIR", help="Results of another model.", show_default=False),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Every random choice follows from it.")] = 0,
+    card: Annotated[bool, typer.Option(help="Write the scores into the model's README.md.")] = True,
+    _: Annotated[
+        bool, typer.Option("--list", callback=_list, is_eager=True, help="Show our suites and stop.")
+    ] = False,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:  # fmt: skip
+    """Score a model; suites that are finished are kept, so the same command goes on where it stopped."""
+    from unmask.evaluation import differences
+    from unmask.evaluation import evaluate as run
+    from unmask.evaluation.show import SCORES, score_rows
+
+    found = run(suites, model, out, data, card, seed, progress(quiet))
+    compared = differences(out, against, [result.suite for result in found], seed) if against else None
+    if json_:
+        scores = {
+            result.suite: {name: asdict(score) for name, score in result.scores.items()} for result in found
+        }
+        print_json(
+            {"scores": scores} if compared is None else {"scores": scores, "differences": _plain(compared)}
+        )
+        return
+    _table(SCORES, score_rows(found))
+    if compared is not None:
+        _show_differences(compared)
+    typer.echo(f"{out / 'report.html'} shows them by group")
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(help="Results of one model.", show_default=False)],
+    second: Annotated[Path, typer.Argument(help="Results of another.", show_default=False)],
+    seed: Annotated[int, typer.Option(min=0, help="Of the resampling.")] = 0,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare two models on the suites that both were scored on, item by item (first less second)."""
+    from unmask.evaluation import differences
+
+    with progress(quiet).stage("comparing"):
+        found = differences(first, second, seed=seed)
+    if json_:
+        print_json(_plain(found))
+    else:
+        _show_differences(found)
+
+
+def _plain(found: "Differences") -> dict[str, Any]:
+    return {suite: {name: asdict(one) for name, one in measures.items()} for suite, measures in found.items()}
+
+
+def _show_differences(found: "Differences") -> None:
+    from unmask.evaluation.show import DIFFERENCES, difference_rows
+
+    _table(DIFFERENCES, difference_rows(found))
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    for row in (columns, *rows):
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,0 +1,63 @@
+"""What every kind of suite is given, and how it reads its rows."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from unmask.errors import InputError, ModelError
+from unmask.evaluation.suites import Found
+from unmask.predict import MaskedLM, load
+from unmask.predict.predictor import Predictor
+from unmask.progress import SILENT, Progress
+from unmask.text.sources import Source
+from unmask.text.tables import read_table
+
+_LONGEST_LINE = 1 << 24
+
+
+class Subject:
+    """The model under test; loaded when first asked for."""
+
+    def __init__(self, folder: Path, device: str = "auto") -> None:
+        self.folder, self.device = folder, device
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """With whatever head the folder has."""
+        return load(self.folder, self.device)
+
+    @property
+    def language_model(self) -> MaskedLM:
+        """The model, if it has a language model's head."""
+        model = self.predictor
+        if not isinstance(model, MaskedLM):
+            kind = type(model).__name__.lower()
+            raise ModelError(f"{self.folder} holds a {kind}, but this suite needs a language model")
+        return model
+
+
+@dataclass(frozen=True)
+class Context:
+    """One suite to run on one model."""
+
+    found: Found
+    subject: Subject
+    work: Path
+    """A folder for what the suite makes on the way."""
+    seed: int = 0
+    progress: Progress = SILENT
+
+
+def rows(path: Path, *columns: str) -> Iterator[dict[str, Any]]:
+    """The rows of a table, each with the columns asked for."""
+    found = False
+    for place, row in read_table(Source(path, path.name), _LONGEST_LINE):
+        missing = [column for column in columns if column not in row]
+        if missing:
+            raise InputError(f"{place}: there is no column {missing[0]}, only {', '.join(row)}")
+        found = True
+        yield row
+    if not found:
+        raise InputError(f"{path} is empty")

@@ -1,0 +1,76 @@
+"""Contrast sets: a text and a small edit that flips its label; a model that understands gets both right."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from unmask.errors import InputError, ModelError
+from unmask.evaluation.context import Context, rows
+from unmask.evaluation.results import Measure, Outcome
+from unmask.evaluation.suites import ContrastSuite, Prompt
+from unmask.predict import Classifier, MaskedLM
+from unmask.predict.cloze import Cloze
+
+_MEASURES = (
+    Measure("consistency", "mean", ("both",)),
+    Measure("original accuracy", "mean", ("original",)),
+    Measure("contrast accuracy", "mean", ("contrast",)),
+)
+_COLUMNS = ("task", "text", "label", "edited", "edited_label")
+Row = Mapping[str, Any]
+
+
+def contrast(context: Context, suite: ContrastSuite) -> Outcome:
+    """Accuracy on the texts, on their edits, and the share of which both are right."""
+    tasks: dict[str, list[tuple[str, Row]]] = {}
+    for pattern in suite.files:
+        for path in context.found.paths(pattern):
+            for number, found in enumerate(rows(path, *_COLUMNS)):
+                tasks.setdefault(str(found["task"]), []).append((f"{path.stem}/{number}", found))
+    items, left_out = [], {}
+    for task, members in tasks.items():
+        given = [row for _, row in members]
+        labels = sorted({str(row[key]) for row in given for key in ("label", "edited_label")})
+        if isinstance(context.subject.predictor, Classifier) and not _fits(context.subject.predictor, labels):
+            left_out[task] = f"the model's classes are {', '.join(context.subject.predictor.config.labels)}"
+            continue
+        texts, edits = (_judge(context, suite, task, given, key) for key in ("text", "edited"))
+        for (name, row), one, other in zip(members, texts, edits, strict=True):
+            original, changed = one == str(row["label"]), other == str(row["edited_label"])
+            items.append(
+                {"id": name, "task": task, "original": float(original), "contrast": float(changed)}
+                | {"both": float(original and changed)}
+            )
+    if not items:
+        raise ModelError(f"{context.found.name}: {'; '.join(left_out.values())}, which no task of it has")
+    return Outcome(items, _MEASURES, ("task",), {"tasks left out": left_out} if left_out else {})
+
+
+def _judge(context: Context, suite: ContrastSuite, task: str, given: Sequence[Row], key: str) -> list[str]:
+    """The label that the model gives to each text."""
+    model = context.subject.predictor
+    texts = [str(row[key]) for row in given]
+    premises = [str(row["premise"]) for row in given] if "premise" in given[0] else None
+    if isinstance(model, Classifier):
+        found = model.classify(texts) if premises is None else model.classify(premises, texts)
+        return [labels[0].name.lower() for labels in found]
+    if not isinstance(model, MaskedLM):
+        raise ModelError(f"{context.subject.folder}: a contrast set needs a classifier or a language model")
+    if task not in suite.prompts:
+        raise InputError(
+            f"{context.found.name}: there is no prompt for {task}; those there are: {list(suite.prompts)}"
+        )
+    return _ask(model, suite.prompts[task], texts, premises)
+
+
+def _ask(model: MaskedLM, prompt: Prompt, texts: Sequence[str], premises: Sequence[str] | None) -> list[str]:
+    filled = [
+        prompt.text.replace("{text}", text).replace("{premise}", premise)
+        for text, premise in zip(texts, premises or [""] * len(texts), strict=True)
+    ]
+    labels = list(prompt.words)
+    best = Cloze(model, filled).score(list(prompt.words.values())).argmax(1)
+    return [labels[place] for place in best]
+
+
+def _fits(model: Classifier, labels: Sequence[str]) -> bool:
+    return set(labels) <= {label.lower() for label in model.config.labels}

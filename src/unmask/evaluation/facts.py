@@ -1,0 +1,112 @@
+"""Cloze facts (LAMA, ParaRel): does the model put the answer first?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unmask.errors import InputError
+from unmask.evaluation.context import Context, rows
+from unmask.evaluation.results import Measure, Outcome
+from unmask.evaluation.suites import FactsSuite
+from unmask.predict.cloze import Cloze
+from unmask.predict.fill import MASKS
+
+_AMONG = Measure("P@1 among answers", "mean", ("among",), macro="relation")
+_OPEN = tuple(
+    Measure(name, "ratio", (column, "open"))
+    for name, column in (("P@1", "first"), ("P@10", "ten"), ("MRR", "reciprocal"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """An answer and the prompts that ask for it."""
+
+    name: str
+    relation: str
+    prompts: tuple[str, ...]
+    answer: str
+
+
+def facts(context: Context, suite: FactsSuite) -> Outcome:
+    """The answer's rank among the answers of its relation, and among all words if it is a single piece."""
+    lm = context.subject.language_model
+    relations: dict[str, list[Fact]] = {}
+    for fact in read_facts(context, suite):
+        relations.setdefault(fact.relation, []).append(fact)
+    items: list[dict[str, Any]] = []
+    several = False
+    with context.progress.stage(context.found.name, len(relations), "relations") as stage:
+        for members in relations.values():
+            answers = sorted({fact.answer for fact in members})
+            width = min(len(fact.prompts) for fact in members)
+            several |= width > 1
+            votes, ranks = [], []
+            for phrasing in range(width):
+                cloze = Cloze(lm, [fact.prompts[phrasing] for fact in members])
+                votes.append(cloze.score(answers).argmax(1).tolist())
+                ranks.append(cloze.ranks([fact.answer for fact in members]))
+            for number, fact in enumerate(members):
+                chosen = [answers[vote[number]] for vote in votes]
+                items.append(_item(fact, chosen, [rank[number] for rank in ranks]))
+            stage.advance(1)
+    agreement = (Measure("agreement of phrasings", "mean", ("agree",), macro="relation"),) if several else ()
+    split = sum(not item["open"] for item in items)
+    return Outcome(
+        items, (_AMONG, *_OPEN, *agreement), ("relation",),
+        {"answers of several pieces, ranked among answers only": split},
+    )  # fmt: skip
+
+
+def read_facts(context: Context, suite: FactsSuite) -> list[Fact]:
+    """The facts of all files, at most `limit` of a relation."""
+    found: list[Fact] = []
+    for pattern in suite.files:
+        for path in context.found.paths(pattern):
+            templates = None if suite.patterns is None else _templates(context, suite, path)
+            columns = (suite.answer,) if templates else (suite.prompt, suite.answer)
+            for number, row in enumerate(rows(path, *columns)):
+                answer, subject = str(row[suite.answer]), str(row.get(suite.prompt, ""))
+                prompts = [subject] if templates is None else [t.replace("[X]", subject) for t in templates]
+                relation = str(row.get(suite.relation, path.stem))
+                found.append(Fact(f"{path.stem}/{number}", relation, tuple(prompts), answer))
+    if suite.limit is None:
+        return found
+    seen: dict[str, int] = {}
+    kept = []
+    for fact in found:
+        seen[fact.relation] = seen.get(fact.relation, 0) + 1
+        kept += [fact] if seen[fact.relation] <= suite.limit else []
+    return kept
+
+
+def _templates(context: Context, suite: FactsSuite, path: Path) -> list[str]:
+    """The first phrasings of a relation, with a mask for the answer."""
+    assert suite.patterns is not None
+    by_relation = {file.stem: file for file in context.found.paths(suite.patterns)}
+    if path.stem not in by_relation:
+        raise InputError(f"{path}: there is no file of phrasings for {path.stem}")
+    patterns = [str(row["pattern"]) for row in rows(by_relation[path.stem], "pattern")]
+    return [pattern.replace("[Y]", MASKS[0]) for pattern in patterns[: suite.phrasings]]
+
+
+def _item(fact: Fact, chosen: Sequence[str], ranks: Sequence[int | None]) -> dict[str, Any]:
+    """A fact's outcome: the mean over its phrasings."""
+    known = [rank for rank in ranks if rank is not None]
+    pairs = [one == other for one, other in combinations(chosen, 2)]
+    return {
+        "id": fact.name,
+        "relation": fact.relation,
+        "answer": fact.answer,
+        "chosen": chosen[0],
+        "among": float(np.mean([name == fact.answer for name in chosen])),
+        "open": len(known),
+        "first": sum(rank == 1 for rank in known),
+        "ten": sum(rank <= 10 for rank in known),
+        "reciprocal": sum(1 / rank for rank in known),
+        "agree": float(np.mean(pairs)) if pairs else 1.0,
+    }

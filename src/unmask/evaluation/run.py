@@ -1,0 +1,127 @@
+"""`evaluate`: run suites on a model; finished ones are kept, so that an interrupted run goes on."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from unmask import __version__
+from unmask.checkpoint import CONFIG
+from unmask.errors import OutputError
+from unmask.evaluation import results
+from unmask.evaluation.context import Context, Subject
+from unmask.evaluation.contrast import contrast
+from unmask.evaluation.facts import facts
+from unmask.evaluation.mlm import mlm
+from unmask.evaluation.pairs import bias, minimal_pairs
+from unmask.evaluation.probe import probe
+from unmask.evaluation.results import RESULTS, Outcome, Result
+from unmask.evaluation.show import update_card, write_report
+from unmask.evaluation.suites import Found, data_folder, find_suites
+from unmask.evaluation.wic import wic
+from unmask.files import digest, file_digest, write_json
+from unmask.predict.loading import find_folder
+from unmask.progress import SILENT, Progress
+
+KINDS: dict[str, Callable[[Context, Any], Outcome]] = {
+    "mlm": mlm, "pairs": minimal_pairs, "bias": bias, "facts": facts, "wic": wic, "contrast": contrast,
+    "probe": probe,
+}  # fmt: skip
+
+
+def evaluate(
+    suites: str | Sequence[str],
+    model: str | Path,
+    out: str | Path,
+    data: str | Path | None = None,
+    card: bool = True,
+    seed: int = 0,
+    progress: Progress = SILENT,
+) -> list[Result]:
+    """Score a model folder; results, items and a page go to `out`, the scores also into the folder's card.
+
+    `suites` are names of ours (`unmask evaluate --list`), TOML files, or text files. Results that `out` holds
+    already, of the same model, suite and data, are not computed again.
+    """
+    asked = [suites] if isinstance(suites, str) else list(suites)
+    found = find_suites(asked, data_folder(None if data is None else Path(data)))
+    folder, out = find_folder(model), Path(out)
+    inputs = {one.name: one.inputs() for one in found}  # what is missing is told before any work
+    fingerprint = model_fingerprint(folder)
+    _claim(out, folder, fingerprint)
+    subject = Subject(folder)
+    done = []
+    for one in found:
+        mark = digest(
+            fingerprint, one.suite.model_dump_json(), str(seed), *map(file_digest, inputs[one.name])
+        )
+        done.append(_run(one, subject, out, mark, seed, progress))
+        _finish(out, folder, fingerprint)
+    if card and Path(model).is_dir():
+        update_card(folder, done)
+    return done
+
+
+def _run(found: Found, subject: Subject, out: Path, mark: str, seed: int, progress: Progress) -> Result:
+    before = results.read(out, found.name)
+    if before is not None and before.fingerprint == mark:
+        progress.say(f"{found.name}: done already")
+        return before
+    progress.say(f"{found.name}: {found.suite.about}")
+    start = time.monotonic()
+    context = Context(found, subject, out / found.name, seed, progress)
+    outcome = KINDS[found.suite.kind](context, found.suite)
+    scores, groups = results.summarise(outcome, seed)
+    suite = found.suite
+    result = Result(
+        found.name, suite.kind, suite.about, suite.source, suite.licence, mark, time.monotonic() - start,
+        outcome.measures, scores, groups, dict(outcome.details),
+    )  # fmt: skip
+    return results.save(out, result, outcome.items)
+
+
+def model_fingerprint(folder: Path) -> str:
+    """The same for the same settings, weights and vocabulary."""
+    names = (CONFIG, "tokenizer.json", "vocab.txt")
+    files = [folder / name for name in names] + sorted(folder.glob("*.safetensors"))
+    return digest(*(file_digest(path) for path in files if path.is_file()))
+
+
+def _claim(out: Path, folder: Path, fingerprint: str) -> None:
+    """A folder of results belongs to one model."""
+    if out.exists() and not out.is_dir():
+        raise OutputError(f"{out} is a file: name a folder for the results")
+    path = out / RESULTS
+    if path.is_file():
+        try:
+            before = json.loads(path.read_text("utf-8"))
+            same, name = before["fingerprint"] == fingerprint, before["model"]
+        except (ValueError, KeyError, TypeError):
+            raise OutputError(f"{path} is damaged: remove it, or name another folder") from None
+        if not same:
+            raise OutputError(
+                f"{out} holds results of another model ({name}), or of {folder} before it was trained on:"
+                " name another folder"
+            )
+
+
+def _finish(out: Path, folder: Path, fingerprint: str) -> None:
+    """Write what all suites of the folder gave, for people and for programs."""
+    found = [result for name in results.suites_in(out) if (result := results.read(out, name))]
+    write_json(
+        out / RESULTS,
+        {
+            "model": str(folder),
+            "fingerprint": fingerprint,
+            "unmask": __version__,
+            "suites": {
+                result.suite: {
+                    name: {"value": score.value, "low": score.low, "high": score.high, "items": score.items}
+                    for name, score in result.scores.items()
+                }
+                for result in found
+            },
+        },
+    )
+    write_report(out / "report.html", str(folder), found)

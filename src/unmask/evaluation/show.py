@@ -1,0 +1,119 @@
+"""Scores for people: rows of a table, a page, and the section of a model's card."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from unmask.charts import Chart, bars, lines
+from unmask.evaluation.results import Differences, Result
+from unmask.evaluation.statistics import Difference, Estimate
+from unmask.files import write_atomic
+from unmask.report import Heading, Part, Table, write_page
+
+SCORES = ("suite", "measure", "score", "95 % interval", "items")
+DIFFERENCES = ("suite", "measure", "first", "second", "difference", "95 % interval", "p")
+_BEGIN = "<!-- scores by unmask evaluate: begin -->"
+_END = "<!-- scores by unmask evaluate: end -->"
+_ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \|.*\|$")
+_BARS = 20
+"""A chart of more groups than this would not be read."""
+
+
+def score_rows(found: Sequence[Result]) -> list[tuple[str, ...]]:
+    """One row per suite and measure."""
+    return [
+        (result.suite, name, number(score.value), interval(score), f"{score.items:,}")
+        for result in found
+        for name, score in result.scores.items()
+    ]
+
+
+def difference_rows(found: Differences) -> list[tuple[str, ...]]:
+    """One row per suite and measure of two models."""
+    return [
+        (
+            suite, name, number(one.first), number(one.second), number(one.value, sign=True), interval(one),
+            f"{one.p:.4f}" if one.p >= 0.0001 else "< 0.0001",
+        )
+        for suite, measures in found.items()
+        for name, one in measures.items()
+    ]  # fmt: skip
+
+
+def number(value: float, sign: bool = False) -> str:
+    """Enough digits, never an exponent; a difference shows its sign."""
+    shown = f"{value:+.4f}" if abs(value) < 100 else f"{value:+,.1f}"
+    return shown if sign else shown.removeprefix("+")
+
+
+def interval(score: Estimate | Difference) -> str:
+    """From low to high."""
+    return f"{number(score.low)} to {number(score.high)}"
+
+
+def write_report(path: Path, model: str, found: Sequence[Result]) -> None:
+    """A page with every suite's scores, by group, by layer."""
+    parts: list[Part] = [f"Model: {model}. Intervals by bootstrap over the items."]
+    parts.append(Table(SCORES, score_rows(found)))
+    for result in found:
+        parts += [
+            Heading(result.suite),
+            f"{result.about}. Data: {result.source}; {result.licence}. {result.seconds:,.0f} s.",
+        ]
+        parts += [f"{name}: {value}" for name, value in result.details.items() if name != "layers"]
+        parts += _layers(result)
+        for column in result.groups:
+            parts += _group(result, column)
+    write_page(path, "Evaluation", parts)
+
+
+def _group(result: Result, column: str) -> Iterator[Part]:
+    members = result.groups[column]
+    names = [measure.name for measure in result.measures]
+    if len(members) <= _BARS:
+        main = names[0]
+        yield bars(f"{main} by {column}", main, {main: {v: s[main].value for v, s in members.items()}})
+    header = [column, *(head for name in names for head in (name, "95 % interval")), "items"]
+    rows = [
+        [
+            value,
+            *(cell for name in names for cell in (number(scores[name].value), interval(scores[name]))),
+            f"{scores[names[0]].items:,}",
+        ]
+        for value, scores in members.items()
+    ]
+    yield Table(header, rows)
+
+
+def _layers(result: Result) -> list[Chart]:
+    layers = result.details.get("layers")
+    if not layers:
+        return []
+    names = [name for name in layers[0] if name not in ("layer", "threshold")]
+    series = {name: [(row["layer"], row[name]) for row in layers] for name in names}
+    return [lines(f"{result.suite} by layer", "share", series, "layer", percent=True)]
+
+
+def update_card(folder: Path, found: Sequence[Result]) -> None:
+    """Put the scores into the marked section of a folder's README.md; other suites' rows there are kept."""
+    path = folder / "README.md"
+    text = path.read_text("utf-8") if path.is_file() else ""
+    before, begins, rest = text.partition(_BEGIN)
+    inside, ends, after = rest.partition(_END)
+    if begins and not ends:  # somebody removed the mark: everything that follows is theirs
+        before, inside, after = text.replace(_BEGIN, ""), "", ""
+    new = {row[:2]: f"| {' | '.join(row)} |" for row in score_rows(found)}
+    suites = {result.suite for result in found}
+    old = {
+        match.groups(): line
+        for line in inside.splitlines()
+        if (match := _ROW.match(line)) and match[1] not in suites and match[1] != SCORES[0]
+        and not match[1].startswith("-")
+    }  # fmt: skip
+    rows = [line for _, line in sorted((old | new).items(), key=lambda row: row[0][0])]
+    head = [f"| {' | '.join(SCORES)} |", f"|{' --- |' * len(SCORES)}"]
+    section = "\n".join([_BEGIN, "## Scores", "", *head, *rows, "", _END])
+    if not begins:
+        before = before.rstrip("\n") + "\n\n" if before else ""
+        after = "\n"
+    write_atomic(path, before + section + after)

@@ -1,0 +1,90 @@
+"""Word in context: two uses of a word, the same sense or not, by the cosine of their vectors."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmask.errors import InputError
+from unmask.evaluation.context import Context
+from unmask.evaluation.results import Measure, Outcome
+from unmask.evaluation.suites import WicSuite
+from unmask.predict.predictor import Predictor
+from unmask.progress import Progress
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Use = tuple[list[str], int]  # words, and which of them is meant
+
+
+def wic(context: Context, suite: WicSuite) -> Outcome:
+    """Threshold and layer are chosen on the training part; the score is that of the other."""
+    model = context.subject.predictor
+    train_uses, train_same, _ = read_uses(context, suite.train)
+    uses, same, speech = read_uses(context, suite.dev)
+    train, dev = cosines(model, train_uses, context.progress), cosines(model, uses, context.progress)
+    found = [best_threshold(row, train_same) for row in train]
+    layer = int(np.argmax([accuracy for _, accuracy in found]))
+    right = (dev[layer] >= found[layer][0]) == same
+    items = [
+        {"id": number, "part of speech": part, "correct": float(outcome), "cosine": float(dev[layer, number])}
+        for number, (part, outcome) in enumerate(zip(speech, right, strict=True))
+    ]
+    layers = [
+        {
+            "layer": number, "threshold": threshold, "train": accuracy,
+            "accuracy": float(((dev[number] >= threshold) == same).mean()),
+        }
+        for number, (threshold, accuracy) in enumerate(found)
+    ]  # fmt: skip
+    details = {"layer": layer, "layers": layers}
+    return Outcome(items, (Measure("accuracy", "mean", ("correct",)),), ("part of speech",), details)
+
+
+def read_uses(context: Context, pattern: str) -> tuple[list[Use], Bools, list[str]]:
+    """Two uses per line, first all the first ones; which lines share a sense; parts of speech."""
+    paths = context.found.paths(pattern)
+    if len(paths) != 2:
+        raise InputError(f"{context.found.name}: {pattern} should mean a .data and a .gold file")
+    lines = [line.split("\t") for line in paths[0].read_text("utf-8").splitlines()]
+    gold = paths[1].read_text("utf-8").split()
+    if len(lines) != len(gold):
+        raise InputError(f"{paths[0]} has {len(lines)} lines, but {paths[1]} has {len(gold)} answers")
+    uses: list[list[Use]] = [[], []]
+    for number, line in enumerate(lines, 1):
+        try:
+            _, _, places, *sentences = line
+            for side, place, sentence in zip(uses, places.split("-"), sentences, strict=True):
+                words = sentence.split(" ")
+                side.append((words, range(len(words))[int(place)]))
+        except (ValueError, IndexError):
+            raise InputError(
+                f"{paths[0]}, line {number}: write lemma, part of speech, positions (2-5) and two sentences,"
+                " with tabs between"
+            ) from None
+    return uses[0] + uses[1], np.array(gold) == "T", [line[1] for line in lines]
+
+
+def cosines(model: Predictor, uses: Sequence[Use], progress: Progress) -> Floats:
+    """For every layer (L + 1, pairs) the cosine of the two uses of each pair."""
+    vectors = np.zeros((model.config.layers + 1, len(uses), model.config.width))
+    for number, layers in model.word_layers([words for words, _ in uses], progress):
+        place = uses[number][1]
+        if place < layers.shape[1]:
+            vectors[:, number] = layers[:, place]
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    half = len(uses) // 2
+    cosine: Floats = (vectors[:, :half] * vectors[:, half:]).sum(-1)
+    return cosine
+
+
+def best_threshold(values: Floats, same: Bools) -> tuple[float, float]:
+    """The threshold at or above which a cosine means the same sense, and its accuracy."""
+    order = np.argsort(values)
+    # Below place k all are called different, from it on the same.
+    below = np.concatenate([[0], np.cumsum(~same[order])])
+    above = same.sum() - np.concatenate([[0], np.cumsum(same[order])])
+    place = int(np.argmax(below + above))
+    ordered = np.concatenate([[-np.inf], values[order], [np.inf]])
+    threshold = float(np.clip((ordered[place] + ordered[place + 1]) / 2, -1.0, 1.0))
+    return threshold, float(((values >= threshold) == same).mean())

@@ -1,0 +1,201 @@
+"""Facts, word in context, contrast sets and probes, each on data planted for it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unmask.errors import InputError, ModelError
+from unmask.evaluation import evaluate
+from unmask.evaluation.results import read_items
+from unmask.evaluation.wic import best_threshold
+from unmask.predict import MaskedLM, load
+from unmask.predict.cloze import Cloze
+from unmask.predict.fill import pieces_in_place
+
+Write = Callable[..., Path]
+PROMPTS = ["The boat came back to the [MASK].", "Nobody knew the [MASK]."]
+
+
+@pytest.fixture
+def lm(folder: Path) -> MaskedLM:
+    model = load(folder)
+    assert isinstance(model, MaskedLM)
+    return model
+
+
+def test_cloze_scores_are_those_of_the_masks(lm: MaskedLM) -> None:
+    answers = ["rain", "harbour", "the fisherman kept"]
+    found = Cloze(lm, PROMPTS).score(answers)
+    for prompt, row in zip(PROMPTS, found, strict=True):
+        first = prompt.index("[MASK]")
+        for answer, score in zip(answers, row, strict=True):
+            pieces = pieces_in_place(lm.tokenizer, prompt, (first, first + 6), answer)
+            ids = lm.tokenizer.encode(prompt.replace("[MASK]", "[MASK]" * len(pieces))).ids
+            places = np.flatnonzero(ids == lm.tokenizer.mask_id)
+            (logs,) = lm.log_probabilities([ids], [places])
+            assert score == pytest.approx(np.mean(logs[np.arange(len(pieces)), pieces]), abs=1e-5)
+
+
+def test_ranks_agree_with_fill(lm: MaskedLM) -> None:
+    for prompt in PROMPTS:
+        best = lm.fill(prompt, top=5)
+        words = [fill.words[0].text for fill in best]
+        ranks = Cloze(lm, [prompt] * 5).ranks(words)
+        for rank, (place, fill) in zip(ranks, enumerate(best, 1), strict=True):
+            if len(fill.words[0].pieces) == 1 and not fill.words[0].pieces[0].startswith("##"):
+                assert rank in (place, None)
+    assert Cloze(lm, PROMPTS).ranks(["lighthousekeeper"] * 2) == [None, None]
+
+
+def test_prompts_need_one_mask(lm: MaskedLM) -> None:
+    with pytest.raises(InputError, match=r"write one \[MASK\] in the prompt, not 2"):
+        Cloze(lm, ["The [MASK] of the [MASK]."])
+
+
+def test_facts(folder: Path, write: Write, tmp_path: Path, lm: MaskedLM) -> None:
+    sure = lm.fill(PROMPTS[0], top=1, candidates=["rain", "sun", "key"])[0].words[0].text
+    rows = [
+        {"relation": "place", "prompt": PROMPTS[0], "answer": answer} for answer in ("rain", "sun", "key")
+    ]
+    rows.append({"relation": "thing", "prompt": PROMPTS[1], "answer": "lighthousekeeper"})
+    suite = write('kind = "facts"\nfiles = ["x.jsonl"]', x__jsonl=rows)
+    (result,) = evaluate(str(suite), folder, tmp_path / "out", card=False)
+    items = read_items(tmp_path / "out", "mine")
+    assert [item["among"] for item in items] == [float(row["answer"] == sure) for row in rows[:3]] + [1.0]
+    assert result.main.value == pytest.approx((1 / 3 + 1) / 2)  # each relation counts the same
+    ranks = Cloze(lm, [PROMPTS[0]] * 3).ranks(["rain", "sun", "key"])
+    known = [rank for rank in ranks if rank]
+    assert known
+    assert result.scores["MRR"].value == pytest.approx(np.mean([1 / rank for rank in known]))
+    assert result.scores["P@10"].value == pytest.approx(np.mean([rank <= 10 for rank in known]))
+    assert items[3]["open"] == 0
+    assert list(result.details.values()) == [sum(not item["open"] for item in items)]
+
+
+def test_phrasings_as_pararel_has_them(folder: Path, write: Write, tmp_path: Path) -> None:
+    facts = [
+        {"sub_label": f"The boat {n}", "obj_label": answer} for n, answer in enumerate(["rain", "sun"] * 3)
+    ]
+    suite = write(
+        'kind = "facts"\nfiles = ["P1.jsonl"]\npatterns = "patterns/*.jsonl"\nprompt = "sub_label"\n'
+        'answer = "obj_label"\nphrasings = 2\nlimit = 4', P1__jsonl=facts,
+    )  # fmt: skip
+    (tmp_path / "patterns").mkdir()
+    (tmp_path / "patterns" / "P1.jsonl").write_text(
+        '{"pattern": "[X] came to the [Y]."}\n{"pattern": "[X] dried in the [Y]."}\n{"pattern": "[Y]"}\n',
+        "utf-8",
+    )
+    (result,) = evaluate(str(suite), folder, tmp_path / "out", card=False)
+    assert result.main.items == 4
+    assert "agreement of phrasings" in result.scores
+    assert {item["agree"] for item in read_items(tmp_path / "out", "mine")} <= {0.0, 1.0}
+    (tmp_path / "patterns" / "P1.jsonl").rename(tmp_path / "patterns" / "P2.jsonl")
+    with pytest.raises(InputError, match="no file of phrasings for P1"):
+        evaluate(str(suite), folder, tmp_path / "out2")
+
+
+def test_best_threshold() -> None:
+    values, same = np.array([0.9, 0.2, 0.8, 0.1, 0.5]), np.array([True, False, True, False, False])
+    threshold, accuracy = best_threshold(values, same)
+    assert 0.5 < threshold <= 0.8
+    assert accuracy == 1
+    assert best_threshold(values, np.ones(5, bool)) == (-1.0, 1)
+    assert best_threshold(values, np.zeros(5, bool))[1] == 1
+
+
+def test_word_in_context(folder: Path, write: Write, tmp_path: Path) -> None:
+    """The same sentence twice shares a sense, two different words do not: easy at every layer."""
+    same = [f"boat\tN\t1-1\tThe boat {n} .\tThe boat {n} ." for n in range(10)]
+    other = [f"boat\tV\t1-3\tThe boat {n} .\tNobody knew the key {n} ." for n in range(10)]
+    data, gold = "\n".join(same + other), "\n".join(["T"] * 10 + ["F"] * 10)
+    files = {
+        f"{part}__{kind}__txt": text
+        for part in ("train", "dev")
+        for kind, text in (("data", data), ("gold", gold))
+    }
+    suite = write('kind = "wic"\ntrain = "train.*.txt"\ndev = "dev.*.txt"', **files)
+    (result,) = evaluate(str(suite), folder, tmp_path / "out", card=False)
+    assert result.main.value == 1
+    assert len(result.details["layers"]) == 3
+    assert set(result.groups["part of speech"]) == {"N", "V"}
+    (tmp_path / "dev.data.txt").write_text(data.replace("1-3", "1-30"), "utf-8")
+    with pytest.raises(InputError, match=r"dev.data.txt, line 11: write lemma"):
+        evaluate(str(suite), folder, tmp_path / "out2")
+    (tmp_path / "dev.gold.txt").write_text("T\n", "utf-8")
+    with pytest.raises(InputError, match="20 lines"):
+        evaluate(str(suite), folder, tmp_path / "out3")
+
+
+CONTRAST = """kind = "contrast"
+files = ["x.jsonl"]
+[prompts.sentiment]
+text = "{text} It was the [MASK]."
+words = { positive = "sun", negative = "rain" }
+[prompts.entailment]
+text = "{premise} [MASK], {text}"
+words = { entailment = "sun", contradiction = "rain" }
+"""
+ROWS = [
+    {"task": "sentiment", "text": "The boat came back.", "label": "positive",
+     "edited": "The boat never came back.", "edited_label": "negative"},
+    {"task": "entailment", "premise": "The nets dried.", "text": "The nets were in the sun.",
+     "label": "entailment", "edited": "The nets were in the rain.", "edited_label": "contradiction"},
+]  # fmt: skip
+
+
+def test_contrast_by_cloze(folder: Path, write: Write, tmp_path: Path, lm: MaskedLM) -> None:
+    suite = write(CONTRAST, x__jsonl=ROWS)
+    (result,) = evaluate(str(suite), folder, tmp_path / "out", card=False)
+    asked = [
+        "The boat came back. It was the [MASK].", "The boat never came back. It was the [MASK].",
+        "The nets dried. [MASK], The nets were in the sun.",
+        "The nets dried. [MASK], The nets were in the rain.",
+    ]  # fmt: skip
+    sunny = [scores[0] > scores[1] for scores in Cloze(lm, asked).score(["sun", "rain"])]
+    items = read_items(tmp_path / "out", "mine")
+    assert [item["original"] for item in items] == [sunny[0], sunny[2]]
+    assert [item["contrast"] for item in items] == [not sunny[1], not sunny[3]]
+    assert result.main.value == np.mean([item["original"] and item["contrast"] for item in items])
+    assert set(result.groups["task"]) == {"sentiment", "entailment"}
+
+
+def test_contrast_with_a_classifier(write: Write, save: Callable[..., Path], tmp_path: Path) -> None:
+    suite = write(CONTRAST, x__jsonl=ROWS)
+    classifier = save("classify", labels=("NEGATIVE", "POSITIVE"))
+    (result,) = evaluate(str(suite), classifier, tmp_path / "out", card=False)
+    model = load(classifier)
+    best = [labels[0].name for labels in model.classify([ROWS[0]["text"], ROWS[0]["edited"]])]  # type: ignore[attr-defined]
+    assert result.scores["original accuracy"].value == float(best[0] == "POSITIVE")
+    assert result.scores["contrast accuracy"].value == float(best[1] == "NEGATIVE")
+    assert list(result.details["tasks left out"]) == ["entailment"]
+    (tmp_path / "x.jsonl").write_text((tmp_path / "x.jsonl").read_text("utf-8").replace("positive", "joy"))
+    with pytest.raises(ModelError, match="classes are NEGATIVE, POSITIVE"):
+        evaluate(str(suite), classifier, tmp_path / "out2")
+
+
+def conllu(sentences: list[list[tuple[str, str]]]) -> str:
+    return "\n\n".join(
+        "\n".join(f"{n}\t{word}\t_\t{tag}\t_\t_\t0\t_\t_\t_" for n, (word, tag) in enumerate(sentence, 1))
+        for sentence in sentences
+    )
+
+
+def test_probe(folder: Path, write: Write, tmp_path: Path) -> None:
+    """Tags that follow from the word can be read off the embeddings."""
+    words = [("The", "DET"), ("boat", "NOUN"), ("dried", "VERB"), ("nets", "NOUN"), ("knew", "VERB")]
+    rng = np.random.default_rng(0)
+    drawn = [[words[n] for n in rng.integers(0, 5, 6)] for _ in range(60)]
+    suite = write(
+        'kind = "probe"\ntrain = "a.conllu"\ndev = "b.conllu"',
+        a__conllu=conllu(drawn[:45]), b__conllu=conllu(drawn[45:]),
+    )  # fmt: skip
+    (result,) = evaluate(str(suite), folder, tmp_path / "out", card=False)
+    assert result.main.value > 0.95
+    assert result.scores["selectivity"].value == pytest.approx(
+        result.main.value - result.scores["control accuracy"].value
+    )
+    assert [row["layer"] for row in result.details["layers"]] == [0, 1, 2]
+    assert result.main.items == 15
+    assert "by layer" in (tmp_path / "out" / "report.html").read_text("utf-8")

@@ -1,0 +1,163 @@
+"""Running suites: kept when finished, refused for another model, shown in a page and in the card."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import unmask
+from unmask.cli import app
+from unmask.errors import InputError, ModelError, OutputError
+from unmask.evaluation import differences, evaluate, run
+from unmask.evaluation.results import Outcome, read_items
+from unmask.evaluation.show import update_card
+
+
+@pytest.fixture
+def model(folder: Path, tmp_path: Path) -> Path:
+    """A copy whose card may be written to."""
+    return Path(shutil.copytree(folder, tmp_path / "model"))
+
+
+def test_results_as_files(model: Path, pair_suite: Path, tmp_path: Path) -> None:
+    assert unmask.evaluate is evaluate
+    (result,) = evaluate([str(pair_suite)], model, tmp_path / "out")
+    out = tmp_path / "out"
+    assert {path.name for path in out.iterdir()} == {
+        "results.json", "mine.json", "mine.items.jsonl", "report.html"
+    }  # fmt: skip
+    whole = json.loads((out / "results.json").read_text("utf-8"))
+    assert whole["suites"]["mine"]["accuracy"]["value"] == pytest.approx(result.main.value)
+    assert len(read_items(out, "mine")) == 5
+    page = (out / "report.html").read_text("utf-8")
+    assert "these tests" in page
+    assert "accuracy by set" in page
+
+
+def test_finished_suites_are_kept(
+    model: Path, pair_suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+    real = run.KINDS["pairs"]
+    broken = tmp_path / "second.toml"
+    broken.write_text(pair_suite.read_text("utf-8") + 'good = "other"\n', "utf-8")
+
+    def counted(context: object, suite: object) -> Outcome:
+        ran.append(context.found.name)  # type: ignore[attr-defined]
+        return real(context, suite)  # type: ignore[arg-type]
+
+    monkeypatch.setitem(run.KINDS, "pairs", counted)
+    asked = [str(pair_suite), str(broken)]
+    with pytest.raises(InputError, match="other"):
+        evaluate(asked, model, tmp_path / "out")
+    assert ran == ["mine", "second"]
+    broken.write_text(broken.read_text("utf-8").replace('good = "other"', ""), "utf-8")
+    one, two = evaluate(asked, model, tmp_path / "out")
+    assert ran == ["mine", "second", "second"]
+    assert one.scores == two.scores
+    with (tmp_path / "b.jsonl").open("a") as file:  # other data: both are computed again
+        file.write('{"sentence_good": "The sun.", "sentence_bad": "Sun the."}\n')
+    again = evaluate(asked, model, tmp_path / "out")
+    assert ran[3:] == ["mine", "second"]
+    assert again[0].main.items == 6
+
+
+def test_a_folder_of_results_belongs_to_one_model(
+    model: Path, other_folder: Path, pair_suite: Path, tmp_path: Path
+) -> None:
+    evaluate(str(pair_suite), model, tmp_path / "out", card=False)
+    with pytest.raises(OutputError, match="holds results of another model"):
+        evaluate(str(pair_suite), other_folder, tmp_path / "out", card=False)
+    (tmp_path / "out" / "results.json").write_text("{", "utf-8")
+    with pytest.raises(OutputError, match="damaged"):
+        evaluate(str(pair_suite), model, tmp_path / "out", card=False)
+    with pytest.raises(OutputError, match="is a file"):
+        evaluate(str(pair_suite), model, pair_suite)
+
+
+def test_damaged_results_are_told(model: Path, pair_suite: Path, tmp_path: Path) -> None:
+    evaluate(str(pair_suite), model, tmp_path / "out", card=False)
+    (tmp_path / "out" / "mine.json").write_text('{"suite": "mine"}', "utf-8")
+    with pytest.raises(InputError, match="mine.json is damaged"):
+        evaluate(str(pair_suite), model, tmp_path / "out", card=False)
+
+
+def test_the_card_gets_its_scores_once(model: Path, pair_suite: Path, tmp_path: Path) -> None:
+    results = evaluate(str(pair_suite), model, tmp_path / "out")
+    card = (model / "README.md").read_text("utf-8")
+    assert card.startswith("---\nlicense: mit\n---\n# A card\n")
+    assert "| mine | accuracy |" in card
+    update_card(model, results)
+    assert (model / "README.md").read_text("utf-8") == card
+    (model / "README.md").write_text(card + "What I wrote below.\n", "utf-8")
+    other = tmp_path / "novel.txt"
+    other.write_text("O barco voltou ao porto. A chuva caiu.", "utf-8")
+    evaluate(str(other), model, tmp_path / "out2")
+    card = (model / "README.md").read_text("utf-8")
+    assert card.count("## Scores") == 1
+    assert card.index("| mine |") < card.index("| novel | bits per byte") < card.index("What I wrote below.")
+    (model / "README.md").write_text("mine: <!-- scores by unmask evaluate: begin --> kept", "utf-8")
+    update_card(model, results)
+    assert "kept" in (model / "README.md").read_text("utf-8")
+
+
+def test_a_folder_without_a_card_gets_one(other_folder: Path, pair_suite: Path, tmp_path: Path) -> None:
+    place = Path(shutil.copytree(other_folder, tmp_path / "bare"))
+    evaluate(str(pair_suite), place, tmp_path / "out")
+    assert (place / "README.md").read_text("utf-8").startswith("<!-- scores")
+
+
+def test_two_models_are_compared_item_by_item(
+    folder: Path, other_folder: Path, pair_suite: Path, tmp_path: Path
+) -> None:
+    for place, out in ((folder, "a"), (other_folder, "b")):
+        evaluate(str(pair_suite), place, tmp_path / out, card=False)
+    found = differences(tmp_path / "a", tmp_path / "b")["mine"]["accuracy"]
+    back = differences(tmp_path / "b", tmp_path / "a")["mine"]["accuracy"]
+    assert found.value == pytest.approx(-back.value)
+    assert found.p == pytest.approx(back.p)
+    assert differences(tmp_path / "a", tmp_path / "a")["mine"]["accuracy"].p == 1
+    lines = (tmp_path / "b" / "mine.items.jsonl").read_text("utf-8").splitlines()
+    (tmp_path / "b" / "mine.items.jsonl").write_text("\n".join(lines[1:]) + "\n", "utf-8")
+    with pytest.raises(InputError, match="not measured on the same items"):
+        differences(tmp_path / "a", tmp_path / "b")
+    with pytest.raises(InputError, match="holds no results"):
+        differences(tmp_path / "a", folder)
+    with pytest.raises(InputError, match="no folder of results"):
+        differences(tmp_path / "a", tmp_path / "none")
+
+
+def test_what_is_no_language_model_is_told(
+    save: Callable[..., Path], tmp_path: Path, pair_suite: Path
+) -> None:
+    classifier = save("classify", labels=("a", "b"))
+    with pytest.raises(ModelError, match="holds a classifier, but this suite needs a language model"):
+        evaluate(str(pair_suite), classifier, tmp_path / "out")
+
+
+def test_commands(folder: Path, other_folder: Path, pair_suite: Path, tmp_path: Path) -> None:
+    runner = CliRunner()
+
+    def call(*arguments: object) -> str:
+        done = runner.invoke(app, [str(argument) for argument in arguments])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    assert "67 sets of English minimal pairs" in call("evaluate", "--list")
+    common = ("evaluate", pair_suite, "-q", "--no-card", "-o")
+    shown = call(*common, tmp_path / "a", "-m", folder)
+    assert "mine   accuracy" in shown
+    told = json.loads(
+        call(*common, tmp_path / "b", "-m", other_folder, "--compare", tmp_path / "a", "--json")
+    )
+    assert told["scores"]["mine"]["accuracy"]["items"] == 5
+    difference = told["differences"]["mine"]["accuracy"]
+    assert (
+        json.loads(call("compare", tmp_path / "b", tmp_path / "a", "--json"))["mine"]["accuracy"]
+        == difference
+    )
+    assert "difference" in call("compare", tmp_path / "b", tmp_path / "a", "-q")
+    assert "README.md" not in [path.name for path in other_folder.iterdir()]
