@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import Any, TypeVar
@@ -68,7 +68,10 @@ def ray_cluster(address: str | None = None, workers: int | None = None) -> Itera
     except ImportError as error:
         raise ConfigError("Ray is not installed: pip install 'unmask[ray]'") from error
     quiet = {"log_to_driver": False, "logging_level": "error"}
-    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+    with (
+        redirect_stdout(sys.stderr),  # where Ray prints its remarks
+        tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder,
+    ):
         try:
             if address:
                 with _ray_errors(f"no Ray cluster answers at {address}"):
