@@ -55,7 +55,7 @@ def test_the_engine_follows_what_is_asked() -> None:
 
 @pytest.mark.parametrize("window", [None, 64])
 def test_dropout_of_the_kernel(window: int | None) -> None:
-    """Rows keep their sum in the mean, forward and backward drop the same weights, and none is none."""
+    """Rows keep their sum in the mean; forward and backward drop the same weights."""
     torch.manual_seed(0)
     q, k, v, upstream = torch.randn(4, sum(LENGTHS), 4, 64, device="cuda", dtype=torch.bfloat16)
     layout = layout_of(False)
@@ -67,8 +67,6 @@ def test_dropout_of_the_kernel(window: int | None) -> None:
     (gradient,) = torch.autograd.grad(out, v, upstream)
     there, back = (out.double() * upstream).sum(), (gradient.double() * v).sum()  # linear in v
     torch.testing.assert_close(there, back, rtol=0.02, atol=2.0)
-    barely = attention(q, k, v, layout, window, 1e-7, "varlen")
-    torch.testing.assert_close(barely, attention(q, k, v, layout, window, 0.0, "varlen"))
 
 
 @pytest.mark.parametrize("name", ["bert-base", "modernbert-base"])

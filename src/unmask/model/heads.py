@@ -15,6 +15,7 @@ SPAN_POSITIONS = 20
 """Places within a span that the span boundary objective tells apart, as in SpanBERT."""
 SPAN_WIDTH = 200
 """Width of their vectors, as in SpanBERT."""
+_TILE = 64
 
 
 class Transform(nn.Module):
@@ -31,6 +32,16 @@ class Transform(nn.Module):
         return out
 
 
+def vocabulary_scores(x: Tensor, table: Tensor, bias: Tensor | None) -> Tensor:
+    """x Eᵀ + b: (M, V). On a GPU with rows added to E and taken away again: fast kernels want whole tiles."""
+    size = len(table)
+    extra = -size % _TILE if x.is_cuda else 0
+    if extra:
+        table = F.pad(table, (0, 0, 0, extra))
+        bias = None if bias is None else F.pad(bias, (0, extra))
+    return F.linear(x, table, bias)[:, :size]
+
+
 class MaskedLMHead(nn.Module):
     """Scores over the vocabulary; the output matrix is the token table where the model is tied."""
 
@@ -41,7 +52,7 @@ class MaskedLMHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.output_bias else None
 
     def forward(self, x: Tensor, table: Tensor) -> Tensor:
-        return F.linear(self.transform(x), table if self.weight is None else self.weight, self.bias)  # (M, V)
+        return vocabulary_scores(self.transform(x), table if self.weight is None else self.weight, self.bias)
 
 
 class SpanHead(nn.Module):
@@ -61,7 +72,7 @@ class SpanHead(nn.Module):
         where = self.positions(place.clamp(max=SPAN_POSITIONS - 1)).to(before.dtype)
         x = self.first_norm(F.gelu(self.first(torch.cat((before, after, where), -1))))
         x = self.second_norm(F.gelu(self.second(x)))
-        return F.linear(x, table, self.bias)  # (M, V)
+        return vocabulary_scores(x, table, self.bias)
 
 
 class Pooler(nn.Module):
