@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unmask.charts import bars, lines, number_text, ticks
+from unmask.charts import bars, lines, number_text, side_by_side, ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -45,6 +45,19 @@ def test_bars_are_as_long_as_their_values() -> None:
     widths = [float(area.attrib["width"]) for area in areas]
     assert [width / widths[0] for width in widths] == pytest.approx([1, 0.25, 0.5], abs=0.01)
     assert {"a & b", "1–10", "11–30", "50%", "25%", "12.5%"} <= set(texts(chart.svg))
+
+
+def test_several_charts_are_one_file() -> None:
+    low, high = (
+        lines("Low", "nats", {"a": [(0, 1)]}),
+        bars("High", "share", {"a": {str(n): n for n in range(30)}}),
+    )
+    both = parsed(side_by_side([low, high]))
+    _, _, wide, tall = map(float, both.attrib["viewBox"].split())
+    inner = both.findall(f"{SVG}svg")
+    assert [float(chart.attrib["x"]) for chart in inner] == [0, wide / 2]
+    assert float(inner[1].attrib["height"]) == tall > float(inner[0].attrib["height"])
+    assert {"Low", "High"} <= set(texts(side_by_side([low, high])))
 
 
 def test_nothing_measured_is_an_empty_chart() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from unmask.progress import SILENT, Console, _PlainStage
+from unmask.progress import SILENT, Console, _PlainStage, duration
 
 
 def test_silent_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,3 +41,20 @@ def test_work_without_a_unit_shows_no_numbers(
     with Console().stage("adding 5 entries") as stage:
         stage.advance(1)
     assert capsys.readouterr().err == "adding 5 entries\n"
+
+
+def test_little_work_is_not_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_PlainStage, "interval", 0.0)
+    with Console().stage("reading", 0.0234, "MB") as stage:
+        stage.advance(0.0123)
+    assert "reading: 0.012 of 0.023 MB" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(7.4, "7 seconds"), (150, "2.5 minutes"), (9000, "2.5 hours"), (864_000, "10.0 days")],
+)
+def test_durations(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown

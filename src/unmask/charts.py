@@ -49,6 +49,8 @@ class Chart:
 
     title: str
     svg: str
+    height: float
+    """Where its width is 420."""
 
 
 def lines(
@@ -209,7 +211,7 @@ def _chart(title: str, unit: str, body: Iterable[str], height: float, said: str)
             "</svg>",
         ]
     )
-    return Chart(title, svg)
+    return Chart(title, svg, height)
 
 
 def _summary(series: Mapping[str, Points], percent: bool) -> str:
@@ -222,3 +224,15 @@ def _summary(series: Mapping[str, Points], percent: bool) -> str:
 def _text(x: float, y: float, text: str, kind: str = "") -> str:
     chosen = f' class="{kind}"' if kind else ""
     return f'<text{chosen} x="{x:.1f}" y="{y:.1f}">{html.escape(text)}</text>'
+
+
+def side_by_side(charts: Sequence[Chart]) -> str:
+    """Several charts as one SVG file."""
+    placed = [
+        chart.svg.replace(
+            "<svg ", f'<svg x="{number * _WIDTH}" width="{_WIDTH}" height="{chart.height:g}" ', 1
+        )
+        for number, chart in enumerate(charts)
+    ]
+    box = f"0 0 {len(charts) * _WIDTH} {max(chart.height for chart in charts):g}"
+    return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}">', *placed, "</svg>"])

@@ -1,6 +1,7 @@
 """The records of a run as TensorBoard events: numbers as curves, filled sentences as text."""
 
 import importlib.util
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def _numbers(record: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
     for key, value in record.items():
         if isinstance(value, Mapping):
             yield from _numbers(value, f"{prefix}{key}/")
-        elif isinstance(value, int | float):
+        elif isinstance(value, int | float) and math.isfinite(value):
             yield prefix + key, float(value)
 
 

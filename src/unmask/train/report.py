@@ -97,7 +97,7 @@ def _skipped(train: Records) -> Iterable[Part]:
     steps = [record["step"] for record in train if record["skipped"]]
     if steps:
         named = ", ".join(f"{step:,}" for step in steps[:20]) + (" …" if len(steps) > 20 else "")
-        yield f"The loss was not finite in {len(steps):,} steps, which were skipped: {named}."
+        yield f"Skipped, as the loss was not finite: {len(steps):,} of the steps ({named})."
 
 
 def _learning(train: Records, valid: Records) -> Iterable[Chart]:
