@@ -8,7 +8,7 @@ import difflib
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -28,6 +28,9 @@ class Section(BaseModel):
     """A frozen group of settings; the docstring below each field is its documentation."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+AnySection = TypeVar("AnySection", bound=Section)
 
 
 class TextConfig(Section):
@@ -284,6 +287,8 @@ class TrainConfig(Section):
     """Added to AdamW's denominator."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     """Decoupled weight decay; biases and norms have none."""
+    layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """AdamW's rate in each block as a share of the rate in the block above; heads have the whole rate."""
     decay_embeddings: bool = True
     """Decay the embedding tables too, as BERT and its successors do."""
     warmup: Share = 0.06
@@ -302,12 +307,16 @@ class TrainConfig(Section):
     """Of the matrix products; weights are always float32. auto: bf16 on a GPU that has it."""
     compile: bool | Literal["auto"] = "auto"
     """Compile the blocks with torch.compile. auto: on a GPU."""
+    parallel: Literal["auto", "ddp", "fsdp"] = "auto"
+    """Under torchrun: every process has all weights (ddp), or only its rows of each (fsdp). auto: ddp."""
     checkpoint_activations: bool = False
     """Compute each block again in the backward pass: less memory, about a third more work."""
     eval_every: Positive | None = None
-    """Steps between validations; by default a twentieth of the training."""
+    """Steps between validations; by default a twentieth of the training, and at least ten."""
     eval_tokens: Positive = 1 << 18
     """Validate on the first so many tokens of the validation split."""
+    cloze: str | None = None
+    """A file of sentences with a `[MASK]`, filled at each validation; by default ten of the text for it."""
     save_every: Positive | None = None
     """Steps between checkpoints; by default a twentieth of the training."""
     keep: Positive = 2
@@ -325,6 +334,8 @@ class TrainConfig(Section):
             raise ValueError("the shares of the stages are parts of a whole: they must sum to 1")
         if self.schedule == "wsd" and self.warmup + self.decay > 1:
             raise ValueError("warmup and decay are shares of the steps: together at most 1")
+        if self.optimiser == "muon" and self.parallel == "fsdp":
+            raise ValueError("muon needs whole matrices, fsdp splits them: set parallel to ddp, or adamw")
         return self
 
 
@@ -358,7 +369,15 @@ def load_recipe(path: Path | str | None = None, changes: Sequence[str] = ()) -> 
     values = _read_toml(_find(Path(path))) if path else {}
     for change in changes:
         _apply(values, change)
-    return _validate(values, str(path) if path else "--set")
+    return _validate(values, str(path) if path else "--set", Recipe)
+
+
+def load_settings(section: type[AnySection], changes: Sequence[str] = ()) -> AnySection:
+    """A section that is no part of a recipe: its defaults with `key=value` changes in order."""
+    values: dict[str, Any] = {}
+    for change in changes:
+        _apply(values, change)
+    return _validate(values, "--set", section)
 
 
 def write_recipe(recipe: Recipe, path: Path) -> None:
@@ -415,17 +434,18 @@ def _apply(values: dict[str, Any], change: str) -> None:
         values[last] = text.strip()
 
 
-def _validate(values: Mapping[str, Any], origin: str) -> Recipe:
+def _validate(values: Mapping[str, Any], origin: str, section: type[AnySection]) -> AnySection:
     try:
-        return Recipe.model_validate(values)
+        return section.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{origin}: " + "; ".join(map(_explain, error.errors()))) from None
+        told = "; ".join(_explain(problem, section) for problem in error.errors())
+        raise ConfigError(f"{origin}: {told}") from None
 
 
-def _explain(problem: Any) -> str:
+def _explain(problem: Any, section: type[Section]) -> str:
     key = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
-        keys = list(known_keys())
+        keys = list(known_keys(section))
         close = [known for known in keys if known.rpartition(".")[2] == key]
         close = close or difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
         return f"there is no {key}" + (f"; did you mean {' or '.join(close)}?" if close else "")

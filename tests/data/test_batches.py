@@ -343,7 +343,7 @@ def test_what_cannot_be_is_one_clear_line(make_documents: Callable) -> None:
         steps(Batches(one_sentence, BatchConfig(pairs="sop")), 1)
     with pytest.raises(ConfigError, match="no rank 2 of 2"):
         Batches(make_documents([50]), BatchConfig(), 0, 2, 2)
-    with pytest.raises(ConfigError, match="too few for 8 ranks"):
+    with pytest.raises(ConfigError, match="too few for 8 processes"):
         steps(Batches(make_documents([50]), BatchConfig(), 0, 0, 8), 1)
     with pytest.raises(ConfigError, match="greater than or equal to 8"):
         load_recipe(None, ["batch.length=4"])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from unmask.errors import ModelError, OutputError
 from unmask.files import digest
-from unmask.train.state import Saver, Snapshot, checkpoints, newest, read_checkpoint, write_checkpoint
+from unmask.train.state import Saver, Snapshot, checkpoint_path, checkpoints, newest, read_checkpoint
 
 
 def snapshot(step: int) -> Snapshot:
@@ -18,6 +18,13 @@ def snapshot(step: int) -> Snapshot:
     weights = {"a": torch.randn(7, 5, generator=draw), "b.c": torch.randn(3, generator=draw)}
     optimiser = {"a/step": torch.tensor(float(step)), "a/exp_avg": torch.randn(7, 5, generator=draw)}
     return Snapshot(step, {"counters": {"step": step}, "best": None}, weights, optimiser)
+
+
+def write_checkpoint(folder: Path, moment: Snapshot) -> Path:
+    saver = Saver(folder, keep=9)
+    saver.save(moment)
+    saver.wait()
+    return checkpoint_path(folder, moment.step)
 
 
 def same(one: Snapshot, other: Snapshot) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unmask.cli.options import Changes, Json, Quiet, changes, print_json, progress
+from unmask.progress import duration
 
 if TYPE_CHECKING:
     from unmask.train.plan import RunPlan
@@ -17,6 +18,8 @@ _EXAMPLES = """
     unmask pretrain bert-base --data shards/ -o run --set train.micro_tokens=32768
 
     unmask pretrain bert-base --data shards/ -o run --resume   # after a stop, a crash or a kill
+
+    torchrun --nproc-per-node=8 -m unmask pretrain bert-base --data shards/ -o run --resume   # eight GPUs
 
     unmask pretrain roberta-base --from model/ --text reports/ -o adapted --set train.epochs=3
 """
@@ -57,6 +60,9 @@ def pretrain(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Measure a few steps, print the plan and stop.")
     ] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write TensorBoard events into the run's folder too.")
+    ] = False,
     set_: Changes = None,
     json_: Json = False,
     quiet: Quiet = False,
@@ -69,18 +75,23 @@ def pretrain(
 
     from unmask.config import load_recipe
     from unmask.text import find_sources
+    from unmask.train import parallel
     from unmask.train import pretrain as run
     from unmask.train.material import Start
 
     settings = load_recipe(recipe, changes(set_))
     start = Start(find_sources(text) if text else [], data, base)
     show = progress(quiet)
-    if dry_run:
-        plan = run.dry_run(settings, out, start, show)
-        print_json(asdict(plan)) if json_ else _print_plan(plan)
-        return
-    result = run.pretrain(settings, out, start, resume, show)
-    print_json(asdict(result)) if json_ else _print_result(result)
+    with parallel.processes():
+        first = parallel.rank() == 0
+        if dry_run:
+            plan = run.dry_run(settings, out, start, show)
+            if first:
+                print_json(asdict(plan)) if json_ else _print_plan(plan)
+            return
+        result = run.pretrain(settings, out, start, resume, show, tensorboard)
+    if first:
+        print_json(asdict(result)) if json_ else _print_result(result)
     if result.stopped:
         raise typer.Exit(128 + result.stopped)
 
@@ -91,25 +102,19 @@ def _print_plan(plan: "RunPlan") -> None:
     typer.echo(f"steps            {plan.steps:,} ({plan.tokens:,} tokens, {plan.epochs:.2f} epochs)")
     if plan.tokens_per_s and plan.memory_bytes and plan.seconds:
         typer.echo(f"speed            {plan.tokens_per_s:,.0f} tokens/s (measured)")
-        typer.echo(f"time             about {_duration(plan.seconds)}")
+        typer.echo(f"time             about {duration(plan.seconds)}")
         typer.echo(f"memory           about {plan.memory_bytes / 2**30:.2f} GiB")
 
 
-def _duration(seconds: float) -> str:
-    for name, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {name}"
-    return f"{seconds:.0f} seconds"
-
-
 def _print_result(result: "RunResult") -> None:
-    typer.echo(f"{result.steps:,} steps, {result.tokens:,} tokens in {_duration(result.seconds)}")
+    typer.echo(f"{result.steps:,} steps, {result.tokens:,} tokens in {duration(result.seconds)}")
     if result.valid:
         shown = ", ".join(f"{name} {share:.1%}" for name, share in result.valid.accuracy.items())
         typer.echo(f"validation loss {result.valid.loss:.4f}, right: {shown}")
         if len(result.valid.languages) > 1:
             for name, score in result.valid.languages.items():
                 typer.echo(f"  {name or 'none'}: loss {score['loss']:.4f}, {score['accuracy']:.1%} right")
+    typer.echo(f"report: {result.report}")
     if result.model:
         typer.echo(f"model: {result.model}")
     else:

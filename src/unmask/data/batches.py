@@ -3,12 +3,13 @@
 T tokens, S sequences, M targets
 """
 
-import os
+import signal
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from itertools import islice, repeat
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -40,17 +41,17 @@ class Batch:
     spans: Tensor | None = None  # i64[M, 3]: token before the span, token after it, place from 1
     pair_labels: Tensor | None = None  # i64[S]: 0 adjacent or in order, 1 not, pairs.NO_PAIR no pair
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
         """The same batch on another device."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
-    def pin_memory(self) -> "Batch":
+    def pin_memory(self) -> Self:
         """The same batch in memory from which a GPU copies fastest."""
         return self._each(lambda tensor: tensor.pin_memory())
 
-    def _each(self, change: Any) -> "Batch":
+    def _each(self, change: Any) -> Self:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return Batch(**{k: change(v) if isinstance(v, Tensor) else v for k, v in values.items()})
+        return type(self)(**{k: change(v) if isinstance(v, Tensor) else v for k, v in values.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,10 @@ class Batches:
         stream = self._plan.units(start)
         for objective, size in zip(objectives, sizes, strict=False):
             if size < self._ranks:
-                raise ConfigError(f"{size} units a step are too few for {self._ranks} ranks")
+                raise ConfigError(
+                    f"{size} sequences a step are too few for {self._ranks} processes: "
+                    "raise train.batch_tokens, or start fewer"
+                )
             units = list(islice(stream, size))
             ours = tuple(unit for unit, _ in units[self._rank :: self._ranks])
             yield Request(ours, objective), units[-1][1]
@@ -152,24 +156,30 @@ class Batches:
         return self._load(ask(), workers, pin)
 
     def _load(self, requests: Iterator[Request], workers: int, pin: bool) -> Iterator[Batch]:
-        loader: Iterable[Batch | UserError] = DataLoader(
+        loader: DataLoader[Batch | UserError] = DataLoader(
             self._builder,
             batch_size=None,
             sampler=_Once(requests),
             num_workers=workers,
             pin_memory=pin,
             generator=torch.Generator(),  # else it would draw from the global one
-            worker_init_fn=_stand_apart if workers else None,
         )
-        for batch in loader:
+        with _signals_held():
+            batches = iter(loader)
+        for batch in batches:
             if isinstance(batch, UserError):
                 raise batch
             yield batch
 
 
-def _stand_apart(worker: int) -> None:
-    """Ctrl-C and signals to a whole group are for the parent, which may need one more batch to stop."""
-    os.setpgid(0, 0)
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Workers that start here never hear of Ctrl-C and SIGTERM: their parent may need one more batch."""
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})  # they inherit it
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
 
 class _Once:

@@ -3,7 +3,8 @@
 T tokens · S sequences · M chosen tokens · D width · V vocabulary · C classes
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
@@ -12,6 +13,8 @@ from unmask.config import ModelConfig
 from unmask.errors import ModelError
 from unmask.model.encoder import Encoder
 from unmask.model.heads import HEADS, build_head
+
+Result = TypeVar("Result")
 
 
 class Model(nn.Module):
@@ -26,6 +29,10 @@ class Model(nn.Module):
         wanted = with_pooler(config, heads)
         self.heads = nn.ModuleDict({name: build_head(name, config) for name in wanted})
         initialise(self, generator)
+
+    def forward(self, use: Callable[..., Result], *given: Any) -> Result:
+        """`use(self, *given)`; around it weights that several processes hold in parts are put together."""
+        return use(self, *given)
 
     def mlm(self, hidden: Tensor) -> Tensor:
         """Scores over the vocabulary (M, V) for the rows given; give only those that are asked for."""

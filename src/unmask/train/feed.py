@@ -47,7 +47,7 @@ def _stage_inputs(
     steps = range(start, stage.stop)
 
     def sizes(step: int) -> list[int]:
-        units = max(ranks, round(schedule.batch_tokens(step) / stage.length))
+        units = max(1, round(schedule.batch_tokens(step) / stage.length))
         return micro_batches(units, stage.length, recipe.train.micro_tokens, ranks)
 
     stream = batches.steps(

@@ -17,7 +17,7 @@ from unmask.model.network import Model
 from unmask.train import parallel
 from unmask.train.feed import StepInput
 from unmask.train.machine import Machine
-from unmask.train.objectives import Objectives, Outcome
+from unmask.train.objectives import Losses, Outcome
 from unmask.train.optim import Optimiser, clip
 from unmask.train.schedule import Schedule
 from unmask.train.work import matmul_peak, operations
@@ -68,12 +68,13 @@ class Counters:
 class Trainer:
     """A model and what its training remembers from step to step."""
 
-    def __init__(self, model: Model, schedule: Schedule, objectives: Objectives, machine: Machine) -> None:
+    def __init__(self, model: Model, schedule: Schedule, objectives: Losses, machine: Machine) -> None:
         self.model, self.schedule, self.machine = model, schedule, machine
         self.objectives = objectives
         self.optimiser = Optimiser(model, schedule.recipe.train)
         self.counters = Counters()
         self.average: dict[str, Tensor] = {}
+        self._gradients = parallel.GradientSum(model)
 
     def run(self, inputs: Iterable[StepInput]) -> Iterator[StepRecord]:
         """Train on each step's input and say how it went."""
@@ -83,11 +84,11 @@ class Trainer:
             self.model.train()
             self.optimiser.clear()
             tally = self._backward(each)
-            parallel.sum_gradients(self.model)
-            norm = clip(self.model, self.schedule.recipe.train.clip).item()
-            measured = tally.read(self.machine.device)
+            self._gradients.finish()
+            norm = clip(self.model, self.schedule.recipe.train.clip)
+            measured = tally.read(norm)  # the only wait for the device: a second one would leave it idle
             loss = sum(self.objectives.weight(part) * value for part, value in measured.parts.items())
-            finite = math.isfinite(loss) and math.isfinite(norm)
+            finite = math.isfinite(loss) and math.isfinite(measured.grad_norm)
             share = self.schedule.lr_share(each.step)
             if finite:
                 self.optimiser.step(share)
@@ -101,7 +102,7 @@ class Trainer:
                 parts=measured.parts,
                 accuracy=measured.accuracy,
                 lr=share * self.schedule.recipe.train.lr,
-                grad_norm=norm,
+                grad_norm=measured.grad_norm,
                 tokens_per_s=measured.tokens / (time.perf_counter() - began),
                 mfu=self._work(each) / (time.perf_counter() - began) / peak,
                 fill=each.fill,
@@ -118,17 +119,19 @@ class Trainer:
         tally = Tally()
         for batch in each.batches:
             tally.expect(batch, self.objectives)
-        tally.agree(self.machine.device)
+        tally.agree()
         for number, batch in enumerate(each.batches):
             torch.manual_seed(seed_of(self.schedule.recipe.seed, each.step, number, parallel.rank()))
             batch = batch.to(self.machine.device, non_blocking=True)
             with self.machine.autocast():
-                outcomes = self.objectives(self.model, batch)
+                outcomes = self.model(self.objectives, batch)
             loss = sum(
                 outcome.losses.sum() * (self.objectives.weight(part) / max(tally.counts[part], 1))
                 for part, outcome in outcomes.items()
             )
             assert isinstance(loss, Tensor)
+            if number == len(each.batches) - 1:
+                self._gradients.begin()
             loss.backward()  # type: ignore[no-untyped-call]
             tally.add(outcomes, batch)
         return tally
@@ -144,25 +147,33 @@ class Trainer:
 
     @torch.no_grad()
     def _average(self) -> None:
-        weights = {name: parameter.detach() for name, parameter in self.model.named_parameters()}
+        weights = dict(self.model.named_parameters())
         self.counters.averaged += 1
         if not self.average:
-            self.average = {name: weight.clone() for name, weight in weights.items()}
+            self.average = {name: weight.detach().clone() for name, weight in weights.items()}
             return
-        means = list(self.average.values())
-        torch._foreach_lerp_(means, [weights[name] for name in self.average], 1 / self.counters.averaged)
+        means = list(map(parallel.held, self.average.values()))
+        now = [parallel.held(weights[name]) for name in self.average]
+        torch._foreach_lerp_(means, now, 1 / self.counters.averaged)
 
     @contextmanager
     def averaged(self) -> Iterator[Model]:
         """The model with the mean of its weights, where there is one."""
-        weights = {name: parameter for name, parameter in self.model.named_parameters() if self.average}
-        for name, parameter in weights.items():
-            parameter.data, self.average[name] = self.average[name], parameter.data
+        self._exchange()
         try:
             yield self.model
         finally:
-            for name, parameter in weights.items():
-                parameter.data, self.average[name] = self.average[name], parameter.data
+            self._exchange()
+
+    @torch.no_grad()
+    def _exchange(self) -> None:
+        """In place: torch keeps other views of weights that are split."""
+        for name, parameter in self.model.named_parameters():
+            if name in self.average:
+                weight, mean = parallel.held(parameter), parallel.held(self.average[name])
+                before = weight.clone()
+                weight.copy_(mean)
+                mean.copy_(before)
 
 
 def seed_of(*numbers: int) -> int:
@@ -177,6 +188,7 @@ class Measured:
     parts: dict[str, float]
     accuracy: dict[str, float]
     tokens: int
+    grad_norm: float
 
 
 class Tally:
@@ -186,16 +198,16 @@ class Tally:
         self.counts: dict[str, float] = {"tokens": 0.0}
         self._sums: dict[str, Tensor] = {}
 
-    def expect(self, batch: Batch, objectives: Objectives) -> None:
+    def expect(self, batch: Batch, objectives: Losses) -> None:
         """Count what a batch will predict, before it is computed."""
         kinds = torch.bincount(batch.target_kind, minlength=len(KINDS))[: len(KINDS)].tolist()
         counts = objectives.counts(batch) | dict(zip(KINDS, kinds, strict=True)) | {"tokens": len(batch.ids)}
         for name, count in counts.items():
             self.counts[name] = self.counts.get(name, 0) + count
 
-    def agree(self, device: torch.device) -> None:
+    def agree(self) -> None:
         """Counts of all ranks."""
-        self.counts = dict(zip(self.counts, parallel.total(list(self.counts.values()), device), strict=True))
+        self.counts = dict(zip(self.counts, parallel.total(list(self.counts.values())), strict=True))
 
     @torch.no_grad()
     def add(self, outcomes: dict[str, Outcome], batch: Batch) -> None:
@@ -211,15 +223,16 @@ class Tally:
         value = value.detach().double()
         self._sums[name] = self._sums[name] + value if name in self._sums else value
 
-    def read(self, device: torch.device) -> Measured:
-        """The means; waits for the device."""
-        values = parallel.total(torch.stack(list(self._sums.values())).tolist(), device)
+    def read(self, norm: Tensor) -> Measured:
+        """The means, and the gradients' norm; waits for the device."""
+        *sums, grad_norm = torch.stack([*self._sums.values(), norm.double()]).tolist()
+        values = parallel.total(sums)
         means: dict[str, dict[str, Any]] = {"loss": {}, "right": {}}
         for name, value in zip(self._sums, values, strict=True):
             what, part = name.split(" ")
             if self.counts[part]:
                 means[what][part] = value / self.counts[part]
-        return Measured(means["loss"], means["right"], int(self.counts["tokens"]))
+        return Measured(means["loss"], means["right"], int(self.counts["tokens"]), grad_norm)
 
 
 def parameter_count(model: nn.Module) -> int:

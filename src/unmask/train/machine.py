@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from unmask.config import TrainConfig
 from unmask.model.network import Model
+from unmask.train import parallel
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Machine:
                 block.forward = again
             if compiled:
                 block.compile(dynamic=True)
+        parallel.split(model, config.parallel, self.device)
 
     def peak_memory(self) -> int:
         """The most bytes held so far: on the GPU, or by the process."""

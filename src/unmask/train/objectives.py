@@ -3,7 +3,7 @@
 T tokens · M targets · S sequences · V vocabulary
 """
 
-from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -15,12 +15,27 @@ from unmask.data.pairs import NO_PAIR
 from unmask.model.network import Model
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """One part of the loss: each prediction's −log P, and whether the likeliest was right."""
 
     losses: Tensor  # f32 (n), 0 where there is nothing to predict
     correct: Tensor  # bool (n)
+
+
+class Losses(Protocol):
+    """What the training loop asks of an objective; `batch` is of the kind the objective knows."""
+
+    def weight(self, part: str) -> float:
+        """How much a part counts in the whole loss."""
+
+    def counts(self, batch: Any) -> dict[str, int]:
+        """How many predictions each part makes; known without the model."""
+
+    def rows_read(self, batch: Any) -> int:
+        """How many tokens' last vectors the heads read."""
+
+    def __call__(self, model: Model, batch: Any) -> dict[str, Outcome]:
+        """Each part's predictions."""
 
 
 class Objectives:

@@ -1,5 +1,6 @@
 """Which optimiser updates which weight, and with how much decay."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,8 +9,10 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Muon, Optimizer
 
 from unmask.config import TrainConfig
+from unmask.train import parallel
 
 _MOMENTUM = 0.95
+_BLOCK = re.compile(r"encoder\.blocks\.(\d+)\.")
 
 
 class Optimiser:
@@ -19,14 +22,15 @@ class Optimiser:
         self._names = {id(parameter): name for name, parameter in model.named_parameters()}
         groups = split(model, config)
         self._parts: list[Optimizer] = []
+        shares = layer_shares(model, config.layer_decay)
         plain = [
-            {"params": groups[key], "lr": config.lr, "base": config.lr, "weight_decay": decay}
+            {"params": chosen, "lr": config.lr * share, "base": config.lr * share, "weight_decay": decay}
             for key, decay in (("decay", config.weight_decay), ("plain", 0.0))
-            if groups[key]
+            for share in sorted(set(shares.values()))
+            if (chosen := [each for each in groups[key] if shares[id(each)] == share])
         ]
         if plain:
-            cuda = next(model.parameters()).is_cuda
-            self._parts.append(AdamW(plain, betas=config.betas, eps=config.eps, fused=cuda, foreach=not cuda))
+            self._parts.append(AdamW(plain, betas=config.betas, eps=config.eps, fused=True))
         if groups["muon"]:
             rate = config.muon_lr
             muon = {"params": groups["muon"], "lr": rate, "base": rate, "weight_decay": config.weight_decay}
@@ -68,7 +72,11 @@ class Optimiser:
 
 
 def _placed(value: Tensor, key: str, parameter: Tensor, group: Mapping[str, Any]) -> Tensor:
-    """A copy on the weight's device; AdamW counts steps on the CPU unless it is fused."""
+    """A copy as the weight is held; AdamW counts steps on the CPU unless it is fused."""
+    if value.shape == parameter.shape:
+        mine = torch.empty_like(parameter, dtype=value.dtype, requires_grad=False)
+        parallel.fill(mine, value)
+        return mine
     stays = key == "step" and not group.get("fused")
     return value.to("cpu" if stays else parameter.device, copy=True)
 
@@ -93,7 +101,19 @@ def split(model: nn.Module, config: TrainConfig) -> dict[str, list[Tensor]]:
     return groups
 
 
+def layer_shares(model: nn.Module, decay: float) -> dict[int, float]:
+    """For each weight, by its id, the share of the highest learning rate that is its own."""
+    blocks = {id(parameter): name for name, parameter in model.named_parameters()}
+    numbers = {key: int(found[1]) for key, name in blocks.items() if (found := _BLOCK.match(name))}
+    top = max(numbers.values(), default=-1)
+    lowest = {key: -1 for key, name in blocks.items() if name.startswith("encoder.embeddings.")}
+    return {key: decay ** (top + 1 - (numbers | lowest).get(key, top + 1)) for key in blocks}
+
+
 def clip(model: nn.Module, limit: float) -> Tensor:
     """Scale gradients down to a norm of at most `limit`; their norm before that, not a number if one is."""
-    parameters = [parameter for parameter in model.parameters() if parameter.grad is not None]
-    return torch.nn.utils.clip_grad_norm_(parameters, limit, foreach=True)
+    parameters = list(model.parameters())
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    norm = parallel.whole(torch.nn.utils.get_total_norm(gradients, foreach=True))
+    torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm, foreach=True)
+    return norm

@@ -14,6 +14,7 @@ from unmask.data.packing import ENDS, Documents
 from unmask.data.plan import Position
 from unmask.errors import ConfigError
 from unmask.files import write_json
+from unmask.train import parallel
 from unmask.train.feed import feed
 from unmask.train.loop import Trainer, parameter_count
 from unmask.train.machine import Machine
@@ -71,7 +72,8 @@ def run_plan(material: Material, machine: Machine, run: Path) -> RunPlan:
     if path.is_file():
         return RunPlan(**json.loads(path.read_text("utf-8")))
     plan = make_plan(material, machine)
-    write_json(path, asdict(plan))
+    if parallel.rank() == 0:
+        write_json(path, asdict(plan))
     return plan
 
 
@@ -93,7 +95,10 @@ def probe(material: Material, machine: Machine) -> tuple[float, int]:
     """Tokens per second and bytes of memory, from a few steps of one micro-batch each."""
     train = material.recipe.train
     small = train.model_copy(
-        update={"batch_tokens": min(train.batch_tokens, train.micro_tokens), "batch_warmup": 0.0}
+        update={
+            "batch_tokens": min(train.batch_tokens, train.micro_tokens * parallel.ranks()),
+            "batch_warmup": 0.0,
+        }
     )
     recipe = material.recipe.model_copy(update={"train": small})
     schedule = Schedule(recipe, 10 * _MOST)
@@ -101,14 +106,15 @@ def probe(material: Material, machine: Machine) -> tuple[float, int]:
     machine.fit(model, recipe.train)
     trainer = Trainer(model, schedule, Objectives(recipe, machine.compiles(recipe.train)), machine)
     inputs = feed(material.corpus, schedule, 0, Position())
-    tokens = began = 0.0
+    tokens = began = seconds = 0.0
     for record in itertools.islice(trainer.run(inputs), _MOST):
         if record.step <= _WARM:
             began, before = time.perf_counter(), record.tokens
             continue
         tokens = record.tokens - before
-        if time.perf_counter() - began > _SECONDS:
+        seconds = parallel.total([time.perf_counter() - began])[0] / parallel.ranks()
+        if seconds > _SECONDS:
             break
     if not tokens:
         raise ConfigError("the corpus is too small to measure on: set train.steps or train.epochs")
-    return tokens / (time.perf_counter() - began), machine.peak_memory()
+    return tokens / seconds, machine.peak_memory()

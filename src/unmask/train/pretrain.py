@@ -3,12 +3,14 @@
 run/
   recipe.toml        the settings as run            plan.json      steps, tokens, parameters
   metrics.jsonl      what was measured (runs.py)    checkpoints/   to go on from (state.py)
+  report.html        the same to look at (report.py) tensorboard/  if asked for (board.py)
   best/  model/      model folders: lowest validation loss, and the end
   vocab/  shards/    only when the run began with raw text
 """
 
 import math
-from contextlib import closing
+import signal
+from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,25 +23,32 @@ from unmask.config import Recipe, write_recipe
 from unmask.data.plan import Position
 from unmask.data.shards import Corpus, verify
 from unmask.errors import ConfigError, CorpusError, OutputError, UserError
+from unmask.files import digest
 from unmask.progress import SILENT, Progress, Stage
 from unmask.runs import Metrics
 from unmask.train import parallel
+from unmask.train.board import Board, check_tensorboard
 from unmask.train.card import model_card
+from unmask.train.cloze import Clozes
 from unmask.train.feed import feed
+from unmask.train.frequency import token_counts
 from unmask.train.loop import Counters, StepRecord, Trainer
 from unmask.train.machine import Machine, repeatable
 from unmask.train.material import Material, Start, gather
 from unmask.train.objectives import Objectives
-from unmask.train.plan import RunPlan, make_plan, run_plan
+from unmask.train.plan import PLAN, RunPlan, make_plan, run_plan
+from unmask.train.report import REPORT, write_report
 from unmask.train.schedule import Schedule
 from unmask.train.signals import Wish, polite_signals
-from unmask.train.state import Saver, Snapshot, checkpoints, newest
+from unmask.train.state import Saver, Snapshot, checkpoint_path, checkpoints, newest, read_checkpoint
 from unmask.train.validate import Validation, Validator
 
 _SKIPS = 5  # steps in a row that may fail before the weights go back to the last checkpoint
 _ROLLBACKS = 3  # how often they may before the run gives up
+_EVAL_EVERY = 10  # steps between validations at least, unless the recipe says so
 _LINES = 5000  # at most so many training steps are written to metrics.jsonl
-_FREE = {"train.save_every", "train.keep", "train.workers"}  # settings that may change when a run goes on
+_FREE = {f"train.{name}" for name in ("save_every", "keep", "workers", "parallel", "micro_tokens")}
+"""Settings that may change when a run goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,30 +64,50 @@ class RunResult:
     best_loss: float | None
     model: str | None
     """The model folder; None if the run was stopped before its end."""
+    report: str
     stopped: int | None = None
     """The signal that stopped it."""
 
 
 def pretrain(
-    recipe: Recipe, run: Path, start: Start, resume: bool = False, progress: Progress = SILENT
+    recipe: Recipe,
+    run: Path,
+    start: Start,
+    resume: bool = False,
+    progress: Progress = SILENT,
+    tensorboard: bool = False,
 ) -> RunResult:
-    """Train a model in the folder `run`, or go on with one that was stopped or killed."""
-    _check_folder(run, resume)
-    material = gather(recipe, run, start, progress)
-    machine = Machine.choose(recipe.train)
-    with repeatable(machine):
-        training = Pretraining(material, machine, run, progress)
-        if resume:
-            training.resume()
-        return training.train()
+    """Train a model in the folder `run`, or go on with one that was stopped or killed.
+
+    Under torchrun every process calls this; only the first one writes and speaks.
+    """
+    if tensorboard:
+        check_tensorboard()
+    with parallel.processes():
+        if parallel.rank() > 0:
+            progress = SILENT
+        with parallel.first_alone():
+            _check_folder(run, resume)
+            material = gather(recipe, run, start, progress)
+        _check_same_everywhere(material)
+        machine = Machine.choose(recipe.train)
+        with repeatable(machine):
+            training = Pretraining(material, machine, run, progress)
+            if resume:
+                training.resume()
+            return training.train(tensorboard)
 
 
 def dry_run(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT) -> RunPlan:
     """What `pretrain` would do; with raw text the vocabulary and the shards are made, to be used later."""
-    material = gather(recipe, run, start, progress)
-    machine = Machine.choose(recipe.train)
-    with repeatable(machine):
-        return make_plan(material, machine, measure=True)
+    with parallel.processes():
+        if parallel.rank() > 0:
+            progress = SILENT
+        with parallel.first_alone():
+            material = gather(recipe, run, start, progress)
+        machine = Machine.choose(recipe.train)
+        with repeatable(machine):
+            return make_plan(material, machine, measure=True)
 
 
 class Pretraining:
@@ -92,27 +121,27 @@ class Pretraining:
         machine.fit(model, recipe.train)
         schedule = Schedule(recipe, self._plan.steps)
         self.trainer = Trainer(model, schedule, Objectives(recipe, machine.compiles(recipe.train)), machine)
-        self._validator = self._make_validator()
+        self._validation = self._make_validation()
         self._saver = Saver(run / "checkpoints", recipe.train.keep)
         self._best = math.inf
         self._stale = self._rollbacks = 0
         self._valid: Validation | None = None
         twentieth = max(1, self._plan.steps // 20)
-        self._eval_every = recipe.train.eval_every or twentieth
+        self._eval_every = recipe.train.eval_every or max(twentieth, _EVAL_EVERY)
         self._save_every = recipe.train.save_every or twentieth
 
-    def _make_validator(self) -> Validator | None:
-        corpus = Corpus.open(self._material.corpus.folder, "valid")
+    def _make_validation(self) -> tuple[Validator, Clozes] | None:
+        corpus, recipe = Corpus.open(self._material.corpus.folder, "valid"), self._material.recipe
         if not corpus.token_count:
             self._progress.say("no validation: the corpus holds no text for it (prepare.valid)")
             return None
-        return Validator(corpus, self._material.recipe, self._machine)
+        counts = token_counts(self._material.corpus)
+        validator = Validator(corpus, recipe, self._machine, counts)
+        return validator, Clozes(corpus, self._material.tokenizer, recipe, self._machine, counts)
 
     def resume(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""
-        snapshot, broken = newest(self._run / "checkpoints")
-        for problem in broken:
-            self._progress.say(f"passed over a broken checkpoint: {problem}")
+        snapshot = self._newest()
         if snapshot is None:
             return
         facts = snapshot.facts
@@ -131,25 +160,48 @@ class Pretraining:
         self._valid = Validation(**facts["valid"]) if facts["valid"] else None
         self._progress.say(f"going on after step {snapshot.step:,} of {self._plan.steps:,}")
 
+    def _newest(self) -> Snapshot | None:
+        """The newest whole checkpoint: the first process chooses, so that all have the same."""
+        self._saver.wait()
+        folder = self._run / "checkpoints"
+        snapshot, broken = newest(folder) if parallel.rank() == 0 else (None, [])
+        for problem in broken:
+            self._progress.say(f"passed over a broken checkpoint: {problem}")
+        step = parallel.first(snapshot.step if snapshot else -1)
+        if parallel.rank() > 0 and step >= 0:
+            path = checkpoint_path(folder, step)
+            if not path.is_dir():
+                raise OutputError(f"{path} is not on this machine: put the run on a disk that all share")
+            snapshot = read_checkpoint(path)
+        return snapshot
+
     @torch.no_grad()
     def _restore(self, snapshot: Snapshot) -> None:
-        for name, parameter in self.trainer.model.named_parameters():
-            parameter.copy_(snapshot.weights[name])
-        self.trainer.optimiser.load(snapshot.optimiser)
-        device = self._machine.device
-        self.trainer.average = {name: tensor.to(device) for name, tensor in snapshot.average.items()}
+        trainer = self.trainer
+        trainer.average = {}
+        for name, parameter in trainer.model.named_parameters():
+            parallel.fill(parameter, snapshot.weights[name])
+            if snapshot.average:
+                trainer.average[name] = torch.empty_like(parameter, requires_grad=False)
+                parallel.fill(trainer.average[name], snapshot.average[name])
+        trainer.optimiser.load(snapshot.optimiser)
 
-    def train(self) -> RunResult:
+    def train(self, tensorboard: bool = False) -> RunResult:
         """Train to the end, or until a signal asks to stop."""
-        write_recipe(self._material.recipe, self._run / "recipe.toml")
+        if parallel.rank() == 0:
+            write_recipe(self._material.recipe, self._run / "recipe.toml")
         counters, steps = self.trainer.counters, self._plan.steps
         begin = steps if self._converged() else counters.step
-        metrics = Metrics(self._run, counters.step) if parallel.rank() == 0 else None
+        first = parallel.rank() == 0
+        board = Board(self._run / "tensorboard", counters.step) if tensorboard and first else None
+        metrics = Metrics(self._run, counters.step, board) if first else None
         pin = self._machine.device.type == "cuda"
         inputs = feed(self._material.corpus, self.trainer.schedule, begin, counters.position, pin)
         with (
             polite_signals() as wish,
             closing(inputs),
+            closing(board) if board else nullcontext(),
+            closing(self._saver),
             self._progress.stage("training", steps, "steps") as stage,
         ):
             stage.advance(counters.step)
@@ -159,7 +211,7 @@ class Pretraining:
                     self._mend()
                 if record.step % self._eval_every == 0 or record.step == steps:
                     self._validate(metrics)
-                last = record.step == steps or self._converged() or _agreed(wish, self._machine)
+                last = record.step == steps or self._converged() or _agreed(wish)
                 if record.step == steps or (
                     (last or record.step % self._save_every == 0) and not record.skipped
                 ):  # weights that may be at fault are no good to go back to
@@ -183,8 +235,7 @@ class Pretraining:
         self._progress.say(f"step {counters.step}: the loss is not finite; the step is skipped")
         if counters.skipped < _SKIPS:
             return
-        self._saver.wait()
-        snapshot, _ = newest(self._run / "checkpoints")
+        snapshot = self._newest()
         if snapshot is None or self._rollbacks == _ROLLBACKS:
             raise UserError(
                 f"training has diverged: the loss was not finite {_SKIPS} times in a row at step "
@@ -197,21 +248,23 @@ class Pretraining:
         self._progress.say(f"the weights are those of step {snapshot.step} again; going on with other text")
 
     def _validate(self, metrics: Metrics | None) -> None:
-        if self._validator is None:
+        if self._validation is None:
             return
+        validator, clozes = self._validation
         counters = self.trainer.counters
         with self.trainer.averaged() as model:
-            valid = self._valid = self._validator(model)
+            valid, fills = validator(model), clozes(model)
+            self._valid = valid
             better = valid.loss < self._best
-            if better and parallel.rank() == 0:
+            if better:
                 self._save_model("best")
         self._best = min(self._best, valid.loss)
         self._stale = 0 if better else self._stale + 1
         if metrics:
             place = {"step": counters.step, "epoch": counters.position.epoch, "tokens": counters.tokens}
-            metrics.write(
-                {"split": "valid", **place, "seconds": counters.seconds, **asdict(valid), "best": better}
-            )
+            when = {**place, "seconds": counters.seconds}
+            metrics.write({"split": "valid", **when, **asdict(valid), "best": better})
+            metrics.write({"split": "cloze", **when, "fills": fills})
         main = max(valid.accuracy.get("mlm", 0.0), valid.accuracy.get("next", 0.0))
         self._progress.say(
             f"step {counters.step:,}: validation loss {valid.loss:.4f}, {main:.1%} right"
@@ -223,8 +276,6 @@ class Pretraining:
         return patience is not None and self._stale >= patience
 
     def _save(self) -> None:
-        if parallel.rank() != 0:
-            return
         trainer = self.trainer
         facts: dict[str, Any] = {
             "counters": asdict(trainer.counters),
@@ -242,15 +293,19 @@ class Pretraining:
         )
 
     def _save_model(self, name: str) -> None:
-        card = model_card(self._material, self.trainer.counters, self._valid)
-        save_model(self.trainer.model, self._run / name, self._material.tokenizer, card)
+        with parallel.gathered(self.trainer.model):
+            if parallel.rank() == 0:
+                card = model_card(self._material, self.trainer.counters, self._valid)
+                save_model(self.trainer.model, self._run / name, self._material.tokenizer, card)
 
     def _finish(self, wish: Wish) -> RunResult:
         counters = self.trainer.counters
         ended = counters.step >= self._plan.steps or self._converged()
-        if ended and parallel.rank() == 0:
+        if ended:
             with self.trainer.averaged():
                 self._save_model("model")
+        if parallel.rank() == 0:
+            write_report(self._run)
         return RunResult(
             run=str(self._run),
             steps=counters.step,
@@ -259,22 +314,33 @@ class Pretraining:
             valid=self._valid,
             best_loss=self._best if math.isfinite(self._best) else None,
             model=str(self._run / "model") if ended else None,
-            stopped=int(wish.asked_by) if wish.asked_by and not ended else None,
+            report=str(self._run / REPORT),
+            stopped=None if ended else int(wish.asked_by or signal.SIGTERM),  # or another rank was asked
         )
 
 
-def _agreed(wish: Wish, machine: Machine) -> bool:
+def _agreed(wish: Wish) -> bool:
     """Whether any rank was asked to stop, so that all stop after the same step."""
-    return parallel.total([float(wish.asked_by is not None)], machine.device)[0] > 0
+    return parallel.total([float(wish.asked_by is not None)])[0] > 0
 
 
 def _check_folder(run: Path, resume: bool) -> None:
     if run.exists() and not run.is_dir():
         raise OutputError(f"{run} is a file: name a folder for the run")
-    if not resume and checkpoints(run / "checkpoints"):
+    begun = bool(checkpoints(run / "checkpoints"))
+    if begun and not resume:
         raise OutputError(f"{run} holds a run already: add --resume to go on with it, or name another folder")
-    if not resume and (run / "plan.json").is_file():
-        (run / "plan.json").unlink()  # of a run that was killed before its first checkpoint
+    if not begun and parallel.rank() == 0:
+        (run / PLAN).unlink(missing_ok=True)  # of a run that was killed before its first checkpoint
+
+
+def _check_same_everywhere(material: Material) -> None:
+    """Processes on several machines may have been given different things."""
+    mine = int(digest(material.recipe.model_dump_json(), material.corpus.fingerprint)[:10], 16)
+    if parallel.first(mine) != mine:
+        raise CorpusError(
+            f"process {parallel.rank()} has another recipe or other shards than process 0: give all the same"
+        )
 
 
 def _check_same_recipe(old: dict[str, Any], new: Recipe) -> None:

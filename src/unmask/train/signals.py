@@ -1,6 +1,5 @@
 """Ctrl-C and SIGTERM as a wish that is granted after the step, so that nothing is lost."""
 
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -18,19 +17,19 @@ class Wish:
 
 @contextmanager
 def polite_signals() -> Iterator[Wish]:
-    """Within the block the first signal is noted; a second one acts at once."""
-    wish, owner = Wish(), os.getpid()
+    """Within the block the first signal is noted; a second Ctrl-C acts at once.
+
+    A second SIGTERM does not: under torchrun one comes from the scheduler and one from torchrun.
+    """
+    wish = Wish()
     if threading.current_thread() is not threading.main_thread():
         yield wish  # only the main thread may say what signals do
         return
     before = {number: signal.getsignal(number) for number in _SIGNALS}
 
     def note(number: int, frame: FrameType | None) -> None:
-        if os.getpid() != owner:
-            return  # a worker that was forked off: the step needs it, and its parent will end it
-        wish.asked_by = signal.Signals(number)
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        wish.asked_by = wish.asked_by or signal.Signals(number)
+        signal.signal(signal.SIGINT, before[signal.SIGINT])
 
     try:
         for number in _SIGNALS:

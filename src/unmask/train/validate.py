@@ -1,6 +1,7 @@
-"""The loss on held-out text with masks that never change: overall, by kind of hiding, by language."""
+"""The loss on held-out text with masks that never change: by kind of hiding, by language, by frequency."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,12 +10,18 @@ import torch
 
 from unmask.config import Recipe
 from unmask.data.batches import Batch, Batches, Objective
+from unmask.data.masking import Ints
 from unmask.data.packing import Documents
 from unmask.model.network import Model
 from unmask.train import parallel
+from unmask.train.frequency import Bands
 from unmask.train.loop import KINDS
 from unmask.train.machine import Machine
-from unmask.train.objectives import Objectives
+from unmask.train.objectives import Objectives, Outcome
+
+Scores = dict[str, dict[str, float]]
+Sums = dict[tuple[str, str], npt.NDArray[np.float64]]
+"""(what the predictions are grouped by, name of the group) -> sum of losses, number right, number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,89 +32,114 @@ class Validation:
     """Of the main objective: hidden tokens, or next tokens if the model is causal alone."""
     parts: dict[str, float]
     accuracy: dict[str, float]
-    languages: dict[str, dict[str, float]]
+    languages: Scores
+    """Loss and accuracy of the main objective in each language."""
+    frequency: Scores
+    """The same by the rank of the right token among all by frequency in the training text."""
+    guess: float
+    """The accuracy that the commonest token of the training text would have."""
 
 
 class Validator:
-    """Scores models on the same batches every time."""
+    """Scores models on the same batches every time; `counts` are of the training text's tokens."""
 
-    def __init__(self, corpus: Documents, recipe: Recipe, machine: Machine) -> None:
+    def __init__(self, corpus: Documents, recipe: Recipe, machine: Machine, counts: Ints) -> None:
         self._objectives, self._machine = Objectives(recipe), machine
-        self._names = corpus.language_names
+        self._languages, self._bands = corpus.language_names, Bands.cut(counts)
         self._main = "next" if recipe.objective.causal == 1 else "mlm" if recipe.objective.mlm else "sbo"
-        self._batches = list(_batches(corpus, recipe))
+        self._every = list(_batches(corpus, recipe))
+        parts = dict.fromkeys(part for batch in self._every for part in self._objectives.counts(batch))
+        self._groups = [
+            *(("part", part) for part in parts),
+            *(("kind", kind) for kind in KINDS),
+            *(("language", name) for name in self._languages),
+            *(("frequency", name) for name in self._bands.names),
+        ]
+        targets = np.concatenate(
+            [b.target_ids.numpy() for b in self._every if b.causal == (self._main == "next")]
+        )
+        self._guess = float(np.mean(targets == self._bands.commonest))
 
     @torch.no_grad()
     def __call__(self, model: Model) -> Validation:
         """Score a model."""
         model.eval()
-        sums: dict[str, npt.NDArray[np.float64]] = {}
-        for batch in self._batches:
+        sums: Sums = {group: np.zeros(3) for group in self._groups}
+        ranks, mine = parallel.ranks(), self._every[parallel.rank() :: parallel.ranks()]
+        for number in range(math.ceil(len(self._every) / ranks)):
+            # All ranks compute equally often, as a model that is divided among them needs all of them.
+            batch = mine[number] if number < len(mine) else self._every[0]
             with self._machine.autocast():
-                outcomes = self._objectives(model, batch.to(self._machine.device))
-            counts = self._objectives.counts(batch)
-            for part, outcome in outcomes.items():
-                losses, right = outcome.losses.cpu().double().numpy(), outcome.correct.cpu().numpy()
-                _add(sums, part, losses.sum(), right.sum(), counts[part])
-                if part == "mlm":
-                    _add_groups(sums, losses, right, batch.target_kind.numpy(), KINDS)
-                if part == self._main:
-                    names = [f"language {name}" for name in self._names]
-                    _add_groups(sums, losses, right, _languages(batch), names)
-        return self._result(_agreed(sums, self._machine.device))
+                outcomes = model(self._objectives, batch.to(self._machine.device))
+            if number < len(mine):
+                self._add(sums, batch, outcomes)
+        return self._result(_agreed(sums))
 
-    def _result(self, sums: dict[str, npt.NDArray[np.float64]]) -> Validation:
-        means = {name: values[:2] / values[2] for name, values in sums.items() if values[2]}
-        parts = {n: float(m[0]) for n, m in means.items() if n not in KINDS and not n.startswith("language ")}
-        accuracy = {n: float(m[1]) for n, m in means.items() if not n.startswith("language ")}
-        languages = {
-            name.removeprefix("language "): {"loss": float(mean[0]), "accuracy": float(mean[1])}
-            for name, mean in means.items()
-            if name.startswith("language ")
-        }
-        return Validation(parts.get(self._main, float("nan")), parts, accuracy, languages)
+    def _add(self, sums: Sums, batch: Batch, outcomes: dict[str, Outcome]) -> None:
+        counts = self._objectives.counts(batch)
+        for part, outcome in outcomes.items():
+            losses, right = outcome.losses.cpu().double().numpy(), outcome.correct.cpu().numpy()
+            sums["part", part] += losses.sum(), right.sum(), counts[part]
+            if part == "mlm":
+                _add_groups(sums, "kind", KINDS, batch.target_kind.numpy(), losses, right)
+            if part == self._main:
+                bands = self._bands.of[batch.target_ids.numpy()]
+                _add_groups(sums, "language", self._languages, _languages(batch), losses, right)
+                _add_groups(sums, "frequency", self._bands.names, bands, losses, right)
+
+    def _result(self, sums: Sums) -> Validation:
+        means: dict[str, Scores] = {"part": {}, "kind": {}, "language": {}, "frequency": {}}
+        for (group, name), (loss, right, count) in sums.items():
+            if count:
+                means[group][name] = {"loss": float(loss / count), "accuracy": float(right / count)}
+        parts = {name: score["loss"] for name, score in means["part"].items()}
+        accuracy = {name: score["accuracy"] for name, score in (means["part"] | means["kind"]).items()}
+        return Validation(
+            loss=parts.get(self._main, math.nan),
+            parts=parts,
+            accuracy=accuracy,
+            languages=means["language"],
+            frequency=means["frequency"],
+            guess=self._guess,
+        )
 
 
 def _batches(corpus: Documents, recipe: Recipe) -> Iterator[Batch]:
     """The first `eval_tokens` of the split, for each objective that the recipe trains."""
     length = recipe.train.stages[-1].length if recipe.train.stages else recipe.batch.length
     config = recipe.batch.model_copy(update={"length": length})
-    batches = Batches(corpus, config, recipe.seed, parallel.rank(), parallel.ranks())
+    batches = Batches(corpus, config, recipe.seed)
     causal = recipe.objective.causal
     for objective in ([None] if causal < 1 else []) + ([Objective("causal")] if causal else []):
         taken = 0
         for batch in batches.one_pass(max(1, recipe.train.micro_tokens // length), objective=objective):
             yield batch
             taken += len(batch.ids)
-            if taken * parallel.ranks() >= recipe.train.eval_tokens:
+            if taken >= recipe.train.eval_tokens:
                 break
 
 
-def _languages(batch: Batch) -> npt.NDArray[np.int64]:
+def _languages(batch: Batch) -> Ints:
     """The language of each target."""
     sequence = torch.searchsorted(batch.cu_seqlens, batch.target_index.int(), right=True) - 1
     return batch.languages[sequence].numpy()
 
 
-def _add(sums: dict[str, npt.NDArray[np.float64]], name: str, *values: float) -> None:
-    sums[name] = sums.get(name, np.zeros(3)) + values
-
-
 def _add_groups(
-    sums: dict[str, npt.NDArray[np.float64]],
+    sums: Sums,
+    group: str,
+    names: Sequence[str],
+    of: npt.NDArray[np.integer],
     losses: npt.NDArray[np.float64],
     right: npt.NDArray[np.bool_],
-    groups: npt.NDArray[np.integer],
-    names: tuple[str, ...] | list[str],
 ) -> None:
-    for number, name in enumerate(names):
-        mine = groups == number
-        _add(sums, name, losses[mine].sum(), right[mine].sum(), mine.sum())
+    """Add to each named group the predictions that belong to it."""
+    columns = (np.bincount(of, values, minlength=len(names)) for values in (losses, right, np.ones(len(of))))
+    for name, *values in zip(names, *columns, strict=True):
+        sums[group, name] += values
 
 
-def _agreed(
-    sums: dict[str, npt.NDArray[np.float64]], device: torch.device
-) -> dict[str, npt.NDArray[np.float64]]:
+def _agreed(sums: Sums) -> Sums:
     """Sums over all ranks."""
-    flat = parallel.total(np.concatenate(list(sums.values())).tolist() if sums else [], device)
+    flat = parallel.total(np.concatenate(list(sums.values())).tolist())
     return dict(zip(sums, np.array(flat).reshape(-1, 3), strict=True))
