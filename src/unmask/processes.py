@@ -4,6 +4,7 @@ import fcntl
 import os
 import secrets
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -75,6 +76,7 @@ def ray_cluster(address: str | None = None, workers: int | None = None) -> Itera
         try:
             if address:
                 with _ray_errors(f"no Ray cluster answers at {address}"):
+                    _knock(address)
                     ray.init(address, **quiet)
             else:
                 with _ray_errors("Ray does not start"):
@@ -114,6 +116,13 @@ def run_on_ray(function: Callable[[Item], Result], items: Iterable[Item]) -> Ite
             raise UserError(
                 f"a task was lost {_RETRIES + 1} times ({reason}): run the same command again"
             ) from error
+
+
+def _knock(address: str) -> None:
+    """Fail soon where nobody listens: Ray itself tries for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdecimal():
+        socket.create_connection((host, int(port)), 10).close()
 
 
 def _call(function: Callable[[Item], Result], item: Item) -> Result:

@@ -160,6 +160,14 @@ def test_a_cluster_that_is_there_and_loses_tasks(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "auto", "nonsense"])
+def test_a_cluster_that_does_not_answer(address: str) -> None:
+    with pytest.raises(UserError, match=f"^no Ray cluster answers at {address}: ."):
+        with ray_cluster(address):
+            pass
+
+
+@pytest.mark.slow
 def test_ctrl_c_leaves_nothing_behind_and_the_work_goes_on(place: Path, temporary: Path) -> None:
     process = start(place, "stopped", temporary, "--workers", "2")
     parts = place / "stopped" / ".work" / "parts"
