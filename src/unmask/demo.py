@@ -1,32 +1,36 @@
 """The demo: prose that is on every machine already, through the ordinary pipeline, step by step."""
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from unmask.charts import bars
 from unmask.config import Recipe
 from unmask.data.shards import Corpus
-from unmask.files import atomic_path
-from unmask.progress import SILENT, Progress
-from unmask.report import Heading, Table, write_page
+from unmask.files import atomic_path, write_atomic
+from unmask.progress import SILENT, Progress, duration
+from unmask.report import Heading, Part, Table, write_page
 from unmask.text import find_sources, harvest_docs
+from unmask.text.harvest import PACKAGES
 from unmask.tokenizer import Tokenizer
 from unmask.train.material import Start
 from unmask.train.pretrain import RunResult, pretrain
+from unmask.train.report import run_parts
 
-CLOZES = (
-    "If None, the default [MASK] is used.",
-    "Raises an [MASK] if the file does not exist.",
-    "The function returns a new [MASK] with the same shape as the input.",
-    "Set this to [MASK] to turn the warning off.",
-    "The number of [MASK] to run in parallel.",
-)
+CLOZES = {
+    "If None, the default [MASK] is used.": "value",
+    "Raises an [MASK] if the file does not exist.": "error",
+    "The function returns a new [MASK] with the same shape as the input.": "array",
+    "Set this to [MASK] to turn the warning off.": "false",
+    "The number of [MASK] to run in parallel.": "jobs",
+    "See the documentation for more [MASK].": "information",
+    "The [MASK] along which the sum is computed.": "axis",
+    "An array of the same [MASK] as the input.": "shape",
+    "This method is called [MASK] the object is created.": "when",
+    "For [MASK], the following line prints a message.": "example",
+}
 _KINDS = ("masked", "random", "kept")
 
 
@@ -48,7 +52,7 @@ class MaskedSequence:
 
 
 @dataclass(frozen=True, slots=True)
-class Cloze:
+class Filled:
     """A sentence with a hole, and the likeliest words for it, best first."""
 
     text: str
@@ -62,81 +66,71 @@ class DemoResult:
     documents: int
     tokens: int
     tokens_per_word: float
-    fill_rate: float
-    hidden: dict[str, int]
-    """Tokens to predict in one batch, by what was done to them."""
+    seconds: float
+    """From the first word read to the last mask filled, if it was not stopped in between."""
     examples: tuple[MaskedSequence, ...]
     training: RunResult
-    baseline: float
-    """Share of the hidden tokens that the most frequent token of the corpus would get right."""
-    clozes: tuple[Cloze, ...]
-    report: str | None
-    """None if the training was stopped before its end."""
+    filled: tuple[Filled, ...]
+    """Empty if the training was stopped before its end."""
+    report: str
 
 
-def run_demo(out: Path, recipe: Recipe, progress: Progress = SILENT) -> DemoResult:
+def run_demo(
+    out: Path, recipe: Recipe, packages: Sequence[str] = PACKAGES, progress: Progress = SILENT
+) -> DemoResult:
     """Harvest, train a vocabulary, prepare shards, pretrain, fill masks, write `report.html`.
 
     What was stopped goes on where it was.
     """
-    text, run = out / "text.jsonl", out / "run"
+    began = time.monotonic()
+    text, clozes, run = out / "text.jsonl", out / "clozes.txt", out / "run"
     if not text.is_file():
-        _harvest(text, progress)
+        _harvest(text, packages, progress)
+    write_atomic(clozes, "".join(f"{sentence}\t{answer}\n" for sentence, answer in CLOZES.items()))
+    train = recipe.train.model_copy(update={"cloze": str(clozes)})
+    recipe = recipe.model_copy(update={"train": train})
     training = pretrain(recipe, run, Start(find_sources([f"en={text}"])), resume=True, progress=progress)
     corpus = Corpus.open(run / "shards")
     facts = corpus.manifest["splits"]["train"]
-    examples, hidden, fill_rate = masked_examples(corpus, Tokenizer.load(run / "vocab"), recipe)
     result = DemoResult(
         documents=facts["documents"],
         tokens=facts["tokens"],
         tokens_per_word=facts["tokens"] / facts["words"],
-        fill_rate=fill_rate,
-        hidden=hidden,
-        examples=examples,
+        examples=masked_examples(corpus, Tokenizer.load(run / "vocab"), recipe),
         training=training,
-        baseline=most_frequent_share(corpus),
-        clozes=fill_clozes(Path(training.model)) if training.model else (),
-        report=str(out / "report.html") if training.model else None,
+        filled=fill_clozes(Path(training.model)) if training.model else (),
+        seconds=time.monotonic() - began,
+        report=str(out / "report.html"),
     )
-    if result.report:
-        _write_report(Path(result.report), result, corpus.manifest)
+    _write_report(result)
     return result
 
 
-def most_frequent_share(corpus: Corpus) -> float:
-    """How often the most frequent token comes: what a guess without any model gets right."""
-    counts = np.zeros(corpus.vocab_size, np.int64)
-    for number in range(corpus.document_count):
-        np.add.at(counts, corpus.document(number)[0], 1)
-    return float(counts.max() / max(counts.sum(), 1))
-
-
-def fill_clozes(model: Path, top: int = 3) -> tuple[Cloze, ...]:
+def fill_clozes(model: Path, top: int = 3) -> tuple[Filled, ...]:
     """The likeliest words for the holes of a few sentences."""
     from unmask.predict import MaskedLM, load
 
     loaded = load(model)
     assert isinstance(loaded, MaskedLM)
     return tuple(
-        Cloze(text, tuple(fill.words[0].text for fill in loaded.fill(text, top=top))) for text in CLOZES
+        Filled(text, tuple(fill.words[0].text for fill in loaded.fill(text, top=top))) for text in CLOZES
     )
 
 
 def masked_examples(
     corpus: Corpus, tokenizer: Tokenizer, recipe: Recipe, count: int = 6
-) -> tuple[tuple[MaskedSequence, ...], dict[str, int], float]:
-    """Some sequences of the first batch, how many of its tokens are hidden, and how full its bins are."""
+) -> tuple[MaskedSequence, ...]:
+    """Some sequences of the first batch, as the model sees them."""
     from unmask.data.batches import Batches
     from unmask.data.plan import Position
 
-    batches = Batches(corpus, recipe.batch, recipe.seed)
-    batch, _ = next(iter(batches.steps(Position(), units_per_step=256)))
+    batch, _ = next(
+        iter(Batches(corpus, recipe.batch, recipe.seed).steps(Position(), units_per_step=4 * count))
+    )
     ids, bounds = batch.ids.numpy(), batch.cu_seqlens.tolist()
     found = []
     for start, end in pairwise(bounds):
         chosen = ((batch.target_index >= start) & (batch.target_index < end)).nonzero().flatten().tolist()
-        if len(chosen) < 2:
-            continue
         hidden = tuple(
             Hidden(
                 tokenizer.piece(int(ids[batch.target_index[i]])),
@@ -145,43 +139,34 @@ def masked_examples(
             )
             for i in chosen
         )
-        found.append(MaskedSequence(tokenizer.decode(ids[start + 1 : end - 1], special=True), hidden))
-    counts = batch.target_kind.bincount(minlength=len(_KINDS)).tolist()
-    return tuple(found[:count]), dict(zip(_KINDS, counts, strict=False)), batches.fill_rate
+        if len(hidden) > 1:
+            found.append(MaskedSequence(tokenizer.decode(ids[start + 1 : end - 1], special=True), hidden))
+    return tuple(found[:count])
 
 
-def _harvest(path: Path, progress: Progress) -> None:
+def _harvest(path: Path, packages: Sequence[str], progress: Progress) -> None:
     with (
         progress.stage("harvesting documentation", None, "words") as stage,
         atomic_path(path) as temporary,
         temporary.open("w", encoding="utf-8") as file,
     ):
-        for document in harvest_docs():
+        for document in harvest_docs(packages):
             file.write(json.dumps({"text": document.text}, ensure_ascii=False) + "\n")
             stage.advance(document.text.count(" ") + 1)
 
 
-def _write_report(path: Path, result: DemoResult, manifest: Mapping[str, Any]) -> None:
-    rows = [
+def _write_report(result: DemoResult) -> None:
+    shown = [
         [example.text, "; ".join(f"{h.shown} → {h.original} ({h.kind})" for h in example.hidden)]
         for example in result.examples
     ]
-    valid = result.training.valid
-    learned = f"{valid.accuracy['mlm']:.1%} of the hidden tokens are guessed right" if valid else "Trained"
-    write_page(
-        path,
-        "unmask demo",
-        [
-            f"{result.documents:,} documents of installed documentation, {result.tokens:,} tokens, "
-            f"{result.tokens_per_word:.3f} tokens per word; bins are {result.fill_rate:.2%} full.",
-            f"{learned} after {result.training.steps:,} steps in {result.training.seconds:,.0f} s; "
-            f"the most frequent token alone would be right in {result.baseline:.1%}.",
-            Heading("What the model fills in"),
-            Table(["sentence", "likeliest words"], [[c.text, ", ".join(c.words)] for c in result.clozes]),
-            Heading("What the model is asked"),
-            Table(["as the model sees it", "hidden"], rows),
-            bars("Tokens to predict in one batch", "tokens", {"tokens": result.hidden}),
-            Heading("Documents dropped"),
-            Table(["reason", "documents"], list(manifest["dropped"].items())),
-        ],
-    )
+    parts: list[Part] = [
+        f"{result.documents:,} documents of installed documentation, {result.tokens:,} tokens, "
+        f"{result.tokens_per_word:.2f} tokens per word; {duration(result.seconds)} in all."
+    ]
+    if result.filled:
+        filled = [[each.text, ", ".join(each.words)] for each in result.filled]
+        parts += [Heading("What the model fills in"), Table(("sentence", "likeliest words"), filled)]
+    parts += [Heading("The training"), *run_parts(Path(result.training.run))]
+    parts += [Heading("What the model was asked"), Table(("as the model sees it", "hidden"), shown)]
+    write_page(Path(result.report), "unmask demo", parts)

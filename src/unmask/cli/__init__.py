@@ -41,16 +41,35 @@ from unmask.cli import (  # noqa: E402
     convert,
     dedup,
     demo,
+    evaluate,
     fill,
+    finetune,
     generate,
     info,
+    predict,
     prepare,
     pretrain,
+    report,
     score,
     tokenizer,
 )
 
-for module in (demo, dedup, tokenizer, prepare, pretrain, fill, score, generate, info, convert):
+for module in (
+    demo,
+    dedup,
+    tokenizer,
+    prepare,
+    pretrain,
+    report,
+    fill,
+    score,
+    generate,
+    finetune,
+    predict,
+    evaluate,
+    info,
+    convert,
+):
     module.register(app)
 
 

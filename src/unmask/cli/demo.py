@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unmask.cli.options import Changes, Json, Quiet, changes, print_json, progress
+from unmask.progress import duration
 
 if TYPE_CHECKING:
     from unmask.demo import DemoResult
@@ -28,7 +29,7 @@ def demo(
     from unmask.config import load_recipe
     from unmask.demo import run_demo
 
-    result = run_demo(out, load_recipe("tiny-docs", changes(set_)), progress(quiet))
+    result = run_demo(out, load_recipe("tiny-docs", changes(set_)), progress=progress(quiet))
     if json_:
         print_json(asdict(result))
     else:
@@ -40,23 +41,26 @@ def demo(
 def _print(result: "DemoResult", out: Path) -> None:
     training = result.training
     typer.echo(
-        f"{result.documents:,} documents, {result.tokens:,} tokens, "
-        f"{result.tokens_per_word:.3f} tokens per word, bins {result.fill_rate:.2%} full"
+        f"{result.documents:,} documents, {result.tokens:,} tokens, {result.tokens_per_word:.2f} a word"
     )
-    typer.echo(f"{training.steps:,} steps, {training.tokens:,} tokens in {training.seconds:,.0f} s")
+    typer.echo(
+        f"{training.steps:,} steps, {training.tokens:,} tokens in {duration(training.seconds)}; "
+        f"{duration(result.seconds)} in all"
+    )
     if training.valid:
         typer.echo(
             f"hidden tokens guessed right: {training.valid.accuracy['mlm']:.1%} "
-            f"(the most frequent token alone: {result.baseline:.1%})"
+            f"(the commonest token alone: {training.valid.guess:.1%})"
         )
     if not training.model:
         typer.echo("stopped and saved: run the same command to go on")
         return
-    typer.echo("\nWhat the model fills in:")
-    for cloze in result.clozes:
-        typer.echo(f"  {cloze.text}\n      {', '.join(cloze.words)}")
-    typer.echo(f"\nReport: {result.report}")
-    typer.echo("Next:")
+    typer.echo("\nWhat the model fills in, likeliest first:")
+    for each in result.filled:
+        typer.echo(f"  {each.text}\n      {', '.join(each.words)}")
+    typer.echo(f"\nReport: {result.report}\nModel:  {training.model}\n\nNext:")
     typer.echo(f'  unmask fill --model {training.model} "The default [MASK] is one."')
-    typer.echo("  unmask pretrain tiny-docs --text FOLDER -o my-run    # the same on your own text")
+    typer.echo(f"  unmask info {training.model}")
     typer.echo(f"  unmask corpus {out / 'run' / 'shards'}")
+    typer.echo("The same on your own folder of text:")
+    typer.echo("  unmask pretrain tiny-docs --text FOLDER -o my-run")
