@@ -20,6 +20,8 @@ class TaskSettings:
     """Tokens that neighbouring windows share."""
     long: Long | None = None
     """Of a text too long to classify: its beginning, its end, or all of it in windows. None: an error."""
+    name: str = ""
+    """The task: classify, pair, regress, tag or qa."""
     unanswerable: bool = False
     """Some questions of the training data had no answer, so that "" may be one."""
 
@@ -40,4 +42,4 @@ def read_task_settings(values: Mapping[str, Any]) -> TaskSettings:
         raise ModelError(
             f"config.json: unmask.task holds a value that is not what it should be: {dict(task)}"
         )
-    return TaskSettings(length, stride, long, task.get("unanswerable") is True)
+    return TaskSettings(length, stride, long, str(task.get("name", "")), task.get("unanswerable") is True)

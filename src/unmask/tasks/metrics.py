@@ -124,7 +124,7 @@ def per_class(truth: Sequence[str], predicted: Sequence[str], labels: Sequence[s
     from sklearn.metrics import precision_recall_fscore_support
 
     columns = precision_recall_fscore_support(truth, predicted, labels=list(labels), zero_division=0.0)
-    return _class_scores(labels, columns)
+    return class_scores(labels, columns)
 
 
 def per_span(truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> list[ClassScore]:
@@ -134,10 +134,11 @@ def per_span(truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]])
     both = [list(tags) for tags in truth], [list(tags) for tags in predicted]
     kinds = sorted({kind for side in both for kind, _, _ in get_entities(side)})
     columns = precision_recall_fscore_support(*both, average=None, zero_division=0)
-    return _class_scores(kinds, columns)
+    return class_scores(kinds, columns)
 
 
-def _class_scores(labels: Sequence[str], columns: Any) -> list[ClassScore]:
+def class_scores(labels: Sequence[str], columns: Any) -> list[ClassScore]:
+    """From the columns that scikit-learn and seqeval give."""
     rows = zip(labels, *columns, strict=True)
     return [ClassScore(label, float(p), float(r), float(f), int(n)) for label, p, r, f, n in rows]
 

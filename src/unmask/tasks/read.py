@@ -25,7 +25,7 @@ _FORMATS: dict[str, tuple[str, ...]] = {
     "tag": (".conll", ".txt", ".iob", ".iob2", ".bio", ".tsv", ".conllu", ".jsonl", ".parquet"),
     "qa": (".json", ".jsonl", ".parquet"),
 }
-_WORDS = ("words", "tokens")
+WORDS = ("words", "tokens")
 _TAGS = ("tags", "ner_tags", "pos_tags", "labels")
 
 
@@ -109,7 +109,7 @@ def _words_only(source: Source) -> Iterator[Example]:
 
 
 def _tagged_row(row: Mapping[str, Any], place: str, labelled: bool) -> TaggedExample:
-    words = next((row[key] for key in _WORDS if isinstance(row.get(key), list)), None)
+    words = next((row[key] for key in WORDS if isinstance(row.get(key), list)), None)
     tags = next((row[key] for key in _TAGS if isinstance(row.get(key), list)), None)
     if words is None or (labelled and tags is None):
         raise InputError(f"{place}: write a list of words and a list of tags; the row has {', '.join(row)}")

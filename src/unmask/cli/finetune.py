@@ -1,0 +1,104 @@
+"""`unmask finetune`: a pretrained model and labelled examples to a model for a task."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from unmask.cli.options import Json, ModelFolder, Quiet, changes, print_json, progress
+
+if TYPE_CHECKING:
+    from unmask.tasks.finetune import FinetuneResult
+
+_EXAMPLES = """
+    unmask finetune classify --model model/ --train reviews.csv -o sentiment
+
+    unmask finetune tag --model model/ --train train.conll --valid dev.conll -o entities --seeds 5
+
+    unmask finetune pair --model model/ --train nli.jsonl -o entailment --set lr=3e-5 --set epochs=5
+
+    unmask finetune qa --model model/ --train squad.json -o answers --layers 4
+"""
+TextColumn = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Column of the text, or its number from 1.", show_default=False),
+]
+PairColumn = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Column of the second text.", show_default=False)
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("finetune", epilog=_EXAMPLES)(finetune)
+
+
+def finetune(
+    task: Annotated[
+        Literal["classify", "tag", "pair", "qa", "regress"],
+        typer.Argument(help="Classes of texts, tags of words, classes of pairs, answers, or numbers."),
+    ],
+    model: ModelFolder,
+    train: Annotated[
+        Path,
+        typer.Option(help="Examples: csv, tsv, jsonl, parquet, CoNLL(-U), SQuAD JSON.", show_default=False),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The new model's folder.", show_default=False)],
+    valid: Annotated[
+        Path | None,
+        typer.Option(
+            help="Examples to choose by; else a tenth of the training examples.", show_default=False
+        ),
+    ] = None,
+    text_column: TextColumn = None,
+    pair_column: PairColumn = None,
+    label_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Column of the label or number.", show_default=False)
+    ] = None,
+    layers: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Train only the last so many blocks; 0: only the head.", show_default="everything"
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Train so often; the best by validation is kept.")] = 1,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting, e.g. lr=3e-5.", show_default=False),
+    ] = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a model for a task, on labelled examples.
+
+    Ctrl-C and SIGTERM stop after the step; the best model so far is written, if there is one.
+    """
+    from dataclasses import asdict
+
+    from unmask.config import load_settings
+    from unmask.tasks.columns import Columns
+    from unmask.tasks.finetune import finetune as run
+    from unmask.tasks.settings import FinetuneConfig
+
+    own = changes(set_, layers=layers, seeds=None if seeds == 1 else seeds)
+    settings = load_settings(FinetuneConfig, own)
+    columns = Columns(text_column, pair_column, label_column)
+    result = run(task, model, train, valid, out, settings, columns, progress(quiet))
+    print_json(asdict(result)) if json_ else _print(result)
+    if result.stopped:
+        raise typer.Exit(128 + result.stopped)
+
+
+def _print(result: "FinetuneResult") -> None:
+    typer.echo(
+        f"{result.train_examples:,} examples, {result.epochs} epochs in {result.seconds:,.0f} seconds; "
+        f"on {result.valid_examples:,} others:"
+    )
+    for name, value in result.scores.items():
+        typer.echo(f"  {name:<18} {value:.4f}")
+    if result.mean is not None:
+        typer.echo(f"{len(result.seeds)} seeds: {result.metric} {result.mean:.4f} ± {result.deviation:.4f}")
+    if result.folder:
+        typer.echo(f"model: {result.folder} (report.html shows more)")
+    else:
+        typer.echo("stopped before the first validation: nothing is written")

@@ -1,0 +1,61 @@
+"""`unmask predict`: what a fine-tuned model says of every row of a file."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from unmask.cli.finetune import PairColumn, TextColumn
+from unmask.cli.options import Json, ModelFolder, Quiet, print_json, progress
+
+_EXAMPLES = """
+    unmask predict --model sentiment reviews.csv -o predicted.csv
+
+    unmask predict --model entities texts.jsonl -o entities.jsonl
+
+    unmask predict --model answers squad.json -o answers.jsonl
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("predict", epilog=_EXAMPLES)(predict)
+
+
+def predict(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Rows: csv, tsv, jsonl, parquet, txt; tagging also CoNLL, questions also SQuAD JSON.",
+            show_default=False,
+        ),
+    ],
+    model: ModelFolder,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="A .jsonl, .csv or .tsv file to write.", show_default=False)
+    ],
+    text_column: TextColumn = None,
+    pair_column: PairColumn = None,
+    long: Annotated[
+        Literal["head", "tail", "mean"] | None,
+        typer.Option(
+            help="Of a text too long to classify: beginning, end, or all in windows.",
+            show_default="as trained",
+        ),
+    ] = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write every row with the model's prediction and its probability; a file of any size is streamed."""
+    from dataclasses import replace
+
+    from unmask.predict import load
+    from unmask.predict.tasks import TaskModel
+    from unmask.tasks.apply import predict_file
+    from unmask.tasks.columns import Columns
+
+    loaded = load(model)
+    if isinstance(loaded, TaskModel):
+        loaded.settings = replace(loaded.settings, long=long or loaded.settings.long or "head")
+    count = predict_file(loaded, file, out, Columns(text_column, pair_column), progress(quiet))
+    print_json({"rows": count, "file": str(out)}) if json_ else typer.echo(f"{count:,} rows: {out}")

@@ -1,0 +1,193 @@
+"""A file of inputs -> a file of predictions, row after row: memory does not grow with the file."""
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+from unmask.errors import InputError, ModelError, OutputError
+from unmask.files import atomic_path
+from unmask.predict.answer import Answerer
+from unmask.predict.classify import Classifier
+from unmask.predict.predictor import Predictor
+from unmask.predict.tag import Tagger
+from unmask.progress import SILENT, Progress
+from unmask.tasks.columns import USUAL, Columns, TextTask, resolve, text_example
+from unmask.tasks.examples import TaggedExample
+from unmask.tasks.read import WORDS, open_source, rows_of, stream_examples
+from unmask.tasks.squad import read_row
+from unmask.text.sources import Source
+from unmask.text.stream import numbered_lines
+
+Row = dict[str, Any]
+_ROWS = 1024
+_LIMIT = 1 << 27
+_OUTPUTS = (".jsonl", ".csv", ".tsv")
+
+
+def predict_file(
+    model: Predictor, path: Path, out: Path, columns: Columns = USUAL, progress: Progress = SILENT
+) -> int:
+    """Write each row of a file with what the model says of it; the number of rows."""
+    if out.suffix not in _OUTPUTS:
+        raise OutputError(f"{out}: predictions are written as {' '.join(_OUTPUTS)}")
+    if out.exists():
+        raise OutputError(f"{out} is there already: name another file, or remove it")
+    predicted = predictions(model, path, columns)
+    first = next(predicted, None)  # what cannot be read is told before anything is written
+    if first is None:
+        raise InputError(f"{path} is empty: there is no row in it")
+    count = 0
+    with (
+        progress.stage("predicting", None, "rows") as stage,
+        atomic_path(out) as temporary,
+        temporary.open("w", encoding="utf-8", newline="") as file,
+    ):
+        write = _json_writer(file) if out.suffix == ".jsonl" else _csv_writer(file, out.suffix, first)
+        for row in _chain(first, predicted):
+            write(row)
+            count += 1
+            stage.advance(1)
+    return count
+
+
+def predictions(model: Predictor, path: Path, columns: Columns = USUAL) -> Iterator[Row]:
+    """Each row of a file with what the model says of it."""
+    if isinstance(model, Classifier):
+        return _chunked(_text_rows(model, path, columns), lambda rows: _classified(model, rows))
+    if isinstance(model, Tagger):
+        return _chunked(_word_rows(path, columns), lambda rows: _tagged(model, rows))
+    if isinstance(model, Answerer):
+        return _chunked(_question_rows(path), lambda rows: _answered(model, rows))
+    raise ModelError("a language model predicts no labels: fine-tune it first (unmask finetune)")
+
+
+def _chunked(rows: Iterator[tuple[Row, Any]], predict: Callable[[list[Any]], Iterable[Row]]) -> Iterator[Row]:
+    while chunk := list(islice(rows, _ROWS)):
+        found = predict([given for _, given in chunk])
+        for (row, _), said in zip(chunk, found, strict=True):
+            yield row | said
+
+
+def _text_rows(
+    model: Classifier, path: Path, columns: Columns
+) -> Iterator[tuple[Row, tuple[str, str | None]]]:
+    if path.suffix == ".txt":
+        for text in _lines(path):
+            yield {"text": text}, (text, None)
+        return
+    task: TextTask = "pair" if model.settings.name == "pair" else "classify"
+    task = "regress" if model.settings.name == "regress" else task
+    source, form = open_source(task, path)
+    names: tuple[str, ...] = ()
+    for place, row in rows_of(source, form, columns):
+        if tuple(row) != names:
+            names = tuple(row)
+            chosen = resolve(names, task, columns, str(source), labelled=False)
+        example = text_example(row, task, chosen, place)
+        yield row, (example.text, example.pair)
+
+
+def _word_rows(path: Path, columns: Columns) -> Iterator[tuple[Row, str | tuple[str, ...]]]:
+    """Rows with a text, or with words: of lists, or of CoNLL files."""
+    if path.suffix == ".txt":
+        for text in _lines(path):
+            yield {"text": text}, text
+    elif path.suffix in (".jsonl", ".csv", ".tsv", ".parquet"):
+        source, form = open_source("classify", path)
+        for place, row in rows_of(source, form, columns):
+            words = next((row[key] for key in WORDS if isinstance(row.get(key), list)), None)
+            if words is not None and columns.text is None:
+                yield row, tuple(map(str, words))
+                continue
+            chosen = resolve(tuple(row), "classify", columns, place, labelled=False)
+            yield row, text_example(row, "classify", chosen, place).text
+    else:
+        for example in stream_examples("tag", path, columns, labelled=False):
+            assert isinstance(example, TaggedExample)
+            yield {"words": list(example.words)}, example.words
+
+
+def _question_rows(path: Path) -> Iterator[tuple[Row, tuple[str, str]]]:
+    if path.suffix in (".csv", ".tsv"):
+        for place, row in rows_of(Source(path, path.name), path.suffix):
+            found = read_row(row, place, labelled=False)
+            yield row, (found.question, found.context)
+        return
+    for example in stream_examples("qa", path, labelled=False):
+        row = {"id": example.id, "question": example.question, "context": example.context}  # type: ignore[union-attr]
+        yield row, (row["question"], row["context"])
+
+
+def _lines(path: Path) -> Iterator[str]:
+    source, _ = open_source("tag", path)
+    return (line for _, line in numbered_lines(source, _LIMIT) if line.strip())
+
+
+def _classified(model: Classifier, given: list[tuple[str, str | None]]) -> Iterator[Row]:
+    pairs = [pair for _, pair in given if pair is not None]
+    found = model.classify([text for text, _ in given], pairs or None)
+    for labels in found:
+        if model.config.problem == "regression":
+            yield {labels[0].name: labels[0].score}
+            continue
+        scores = {label.name: label.score for label in sorted(labels, key=lambda each: _at(model, each.name))}
+        if model.config.problem == "multi":
+            yield {
+                "predicted": [label.name for label in labels if label.score > 0.5],
+                "probabilities": scores,
+            }
+        else:
+            yield {"predicted": labels[0].name, "probability": labels[0].score, "probabilities": scores}
+
+
+def _at(model: Predictor, name: str) -> int:
+    return model.config.labels.index(name)
+
+
+def _tagged(model: Tagger, given: list[str | tuple[str, ...]]) -> Iterator[Row]:
+    texts = [each for each in given if isinstance(each, str)]
+    words = [each for each in given if not isinstance(each, str)]
+    entities, tags = iter(model.tag_texts(texts)), iter(model.tag_words(words))
+    for each in given:
+        if isinstance(each, str):
+            yield {"entities": [vars(entity) for entity in next(entities)]}
+        else:
+            labels = next(tags)
+            yield {"predicted": [x.name for x in labels], "probabilities": [x.score for x in labels]}
+
+
+def _answered(model: Answerer, given: list[tuple[str, str]]) -> Iterator[Row]:
+    found = model.answer_all([question for question, _ in given], [context for _, context in given])
+    for answer in found:
+        yield {"answer": answer.text, "start": answer.start, "end": answer.end, "probability": answer.score}
+
+
+def _chain(first: Row, rest: Iterator[Row]) -> Iterator[Row]:
+    yield first
+    yield from rest
+
+
+def _json_writer(file: IO[str]) -> Callable[[Row], object]:
+    return lambda row: file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+
+
+def _csv_writer(file: IO[str], form: str, first: Row) -> Callable[[Row], object]:
+    writer = csv.DictWriter(
+        file, list(_flat(first)), extrasaction="ignore", delimiter="\t" if form == ".tsv" else ","
+    )
+    writer.writeheader()
+    return lambda row: writer.writerow(_flat(row))
+
+
+def _flat(row: Mapping[str, Any]) -> Row:
+    """Probabilities of classes as columns of their own, lists as JSON."""
+    flat: Row = {}
+    for key, value in row.items():
+        if key == "probabilities" and isinstance(value, dict):
+            flat |= {f"p({name})": share for name, share in value.items()}
+        else:
+            flat[key] = json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+    return flat

@@ -1,0 +1,66 @@
+"""The README.md of a fine-tuned folder: what it does, how well, from what."""
+
+from typing import TYPE_CHECKING
+
+from unmask import __version__
+from unmask.predict.info import licence
+from unmask.tasks.run import Material
+
+if TYPE_CHECKING:
+    from unmask.tasks.finetune import FinetuneResult
+
+_PIPELINES = {"tag": "token-classification", "qa": "question-answering"}
+_CALLS = {
+    "pair": 'model("the first text", "the second text")',
+    "tag": 'model("a text")',
+    "qa": 'model("the question?", "the context")',
+}
+
+
+def task_card(made: Material, result: "FinetuneResult") -> str:
+    """A card in the form that the Hugging Face hub reads."""
+    settings, labels = made.settings, made.kind.changes["labels"]
+    header = [f"pipeline_tag: {_PIPELINES.get(result.task, 'text-classification')}"]
+    if terms := licence(made.folder):
+        header.append(f"license: {terms}")
+    learnt = {"all": "everything", 0: "the head alone"}.get(settings.layers)
+    learnt = learnt or f"the last {settings.layers} blocks and the head"
+    rows = {
+        "task": result.task + (f" ({', '.join(labels[:30])})" if labels and result.task != "regress" else ""),
+        "begun from": made.folder.resolve().name,
+        "training": f"{result.train_examples:,} examples, {result.epochs} epochs, {learnt}",
+        "settings": f"lr {settings.lr:g}, batch {settings.batch}, length {made.task.length}",
+    }
+    if result.mean is not None:
+        rows["seeds"] = (
+            f"{len(result.seeds)}: {result.metric} {result.mean:.4f} ± {result.deviation:.4f}, the best kept"
+        )
+    if result.stopped:
+        rows["stopped"] = "before its end, by a signal"
+    return "\n".join(
+        [
+            "---",
+            *header,
+            "---",
+            "",
+            f"# A model for {result.task}, fine-tuned with unmask",
+            "",
+            *(f"- {name}: {value}" for name, value in rows.items()),
+            "",
+            f"On {result.valid_examples:,} examples that it was not trained on, but chosen by:",
+            "",
+            "| score | value |",
+            "| --- | --- |",
+            *(f"| {name} | {value:.4f} |" for name, value in result.scores.items()),
+            "",
+            "```python",
+            "import unmask",
+            "",
+            'model = unmask.load("this folder")',
+            f"print({_CALLS.get(result.task, _CALLS['tag'])})",
+            "```",
+            "",
+            f"Made with unmask {__version__}; `report.html` shows more.",
+            "",
+        ]
+    )

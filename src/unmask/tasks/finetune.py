@@ -1,0 +1,234 @@
+"""From a pretrained folder and labelled examples to a fine-tuned folder: `unmask finetune`.
+
+out/
+  config.json model.safetensors tokenizer.json …   a model folder that transformers opens
+  README.md      the card, with the scores          metrics.jsonl   what was measured
+  report.html    curves, classes, mistakes, calibration
+"""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from unmask.checkpoint import read_values, save_model
+from unmask.errors import ConfigError, OutputError
+from unmask.model.network import Model
+from unmask.model.published import read_config
+from unmask.predict.loading import find_folder
+from unmask.predict.settings import TaskSettings
+from unmask.progress import SILENT, Progress
+from unmask.runs import Metrics
+from unmask.tasks.batches import TaskFeed
+from unmask.tasks.card import task_card
+from unmask.tasks.columns import USUAL, Columns
+from unmask.tasks.examples import Example, QuestionExample, TaggedExample, TextExample
+from unmask.tasks.kinds import Evaluation, TaskKind, hold_out
+from unmask.tasks.questions import Questions
+from unmask.tasks.read import TASKS, Task, read_examples
+from unmask.tasks.report import write_report
+from unmask.tasks.run import Material, Run
+from unmask.tasks.settings import FinetuneConfig
+from unmask.tasks.tags import Tags
+from unmask.tasks.texts import Classes, Numbers
+from unmask.tokenizer import Tokenizer
+from unmask.train.machine import Machine, repeatable
+from unmask.train.signals import Wish, polite_signals
+
+Examples = Path | str | Sequence[Example]
+
+_QA_LENGTH, _LENGTH = 384, 512
+DEFAULTS = FinetuneConfig()
+
+
+@dataclass(frozen=True, slots=True)
+class FinetuneResult:
+    """What a fine-tuning came to."""
+
+    folder: str | None
+    """The model folder; None if it was stopped before its first validation."""
+    task: str
+    metric: str
+    """The score that decided."""
+    scores: dict[str, float]
+    """Validation scores of the model that was kept."""
+    seeds: dict[int, float]
+    """The deciding score of every seed."""
+    mean: float | None
+    deviation: float | None
+    """Of the seeds' scores; with one seed there is none."""
+    train_examples: int
+    valid_examples: int
+    epochs: int
+    steps: int
+    seconds: float
+    """Time spent in training steps, over all seeds."""
+    stopped: int | None = None
+    """The signal that stopped it."""
+
+
+def finetune(
+    task: Task,
+    model: Path | str,
+    train: Examples,
+    valid: Examples | None = None,
+    out: Path | str = "model",
+    settings: FinetuneConfig = DEFAULTS,
+    columns: Columns = USUAL,
+    progress: Progress = SILENT,
+) -> FinetuneResult:
+    """Train a new head, and as much of the model as the settings say; write a model folder."""
+    check_free(Path(out))
+    training = _examples(task, train, columns)
+    if valid is None:
+        training, validation = split_examples(task, training, settings.valid)
+        progress.say(
+            f"no validation file: {len(validation):,} of {len(training) + len(validation):,} examples"
+            " are held out, by a hash of their text"
+        )
+    else:
+        validation = _examples(task, valid, columns)
+    made = gather(task, model, training, validation, settings)
+    with repeatable(made.machine), polite_signals() as wish:
+        runs = _train(made, wish, progress)
+        best = max(runs, key=lambda run: run.score)
+        result = _result(made, task, runs, best, str(out), wish.asked_by)
+        if best.best is None:
+            return result
+        network = best.best_model()
+        predictor = made.kind.predictor(network, made.tokenizer, made.task)
+        prepared = made.kind.prepare(predictor, validation)
+        evaluation = made.kind.evaluate(predictor, prepared, validation, details=True)
+        made.kind.finish(network)
+        _save(network, Path(out), made, result, runs, evaluation)
+    return result
+
+
+def gather(
+    task: Task, model: Path | str, train: Sequence[Any], valid: Sequence[Any], settings: FinetuneConfig
+) -> Material:
+    """Everything a training needs, checked."""
+    kind = make_kind(task, train)
+    kind.check(valid)
+    metric = settings.metric or kind.metric
+    if metric not in kind.metrics:
+        raise ConfigError(f"{task} has no metric {metric}; it has {', '.join(kind.metrics)}")
+    folder = find_folder(model)
+    tokenizer = Tokenizer.load(folder)
+    machine = Machine.choose(settings.train_config())
+    config = read_config(read_values(folder))
+    if settings.layers != "all" and settings.layers > config.layers:
+        raise ConfigError(f"layers={settings.layers}: the model has {config.layers} blocks")
+    usual = min(_QA_LENGTH if task == "qa" else _LENGTH, config.positions)
+    if settings.length and settings.length > config.positions:
+        raise ConfigError(f"length={settings.length}: the model takes at most {config.positions} tokens")
+    unanswerable = isinstance(kind, Questions) and kind.unanswerable
+    reading = TaskSettings(settings.length or usual, settings.stride, settings.long, task, unanswerable)
+    return Material(kind, folder, tokenizer, settings, reading, train, valid, machine, metric)
+
+
+def make_kind(task: Task, examples: Sequence[Any]) -> TaskKind:
+    """The kind of a task, with the labels of its training examples."""
+    if task not in TASKS:
+        raise ConfigError(f"there is no task {task}; those we have: {', '.join(TASKS)}")
+    if task == "tag":
+        return Tags(examples)
+    if task == "qa":
+        return Questions(examples)
+    return Numbers(examples) if task == "regress" else Classes(examples)
+
+
+def check_free(out: Path) -> None:
+    """Nothing that is there is written over."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise OutputError(f"{out} is there already: name another folder, or remove it")
+
+
+def _train(made: Material, wish: Wish, progress: Progress) -> list[Run]:
+    settings = made.settings
+    first = made.kind.predictor(made.model(settings.seed), made.tokenizer, made.task)
+    prepared = made.kind.prepare(first, made.train)
+    valid = made.kind.prepare(first, made.valid)
+    items = made.kind.items(prepared, made.train)
+    if isinstance(made.kind, Questions) and made.kind.lost:
+        progress.say(
+            f"{made.kind.lost:,} answers are in no window whole: raise length or stride to learn from them"
+        )
+    del prepared
+    runs: list[Run] = []
+    per_run = settings.epochs * -(-len(items) // settings.batch)
+    segments = first.config.segments > 1
+    with progress.stage("fine-tuning", settings.seeds * per_run, "steps") as stage:
+        for seed in range(settings.seed, settings.seed + settings.seeds):
+            feed = TaskFeed(items, settings.batch, settings.micro_tokens, seed, segments)
+            runs.append(Run(made, seed))
+            runs[-1].train(valid, feed, wish, stage, progress)
+            stage.advance(per_run - runs[-1].steps)
+            best = max(runs, key=lambda run: run.score)
+            for run in runs:
+                run.weights = run.weights if run is best else {}
+            if wish.asked_by:
+                break
+    return runs
+
+
+def _examples(task: Task, source: Examples, columns: Columns) -> list[Any]:
+    if isinstance(source, Path | str):
+        return list(read_examples(task, source, columns))
+    return list(source)
+
+
+def split_examples(task: Task, examples: Sequence[Any], share: float) -> tuple[list[Any], list[Any]]:
+    """Training examples and those held out: a share of each class, by a hash of the text."""
+
+    def text(example: Example) -> str:
+        if isinstance(example, TextExample):
+            return f"{example.text}\n{example.pair or ''}"
+        return " ".join(example.words) if isinstance(example, TaggedExample) else example.context
+
+    def stratum(example: Example) -> Any:
+        return example.target if isinstance(example, TextExample) and task != "regress" else None
+
+    assert not examples or isinstance(examples[0], TextExample | TaggedExample | QuestionExample)
+    return hold_out(examples, share, text, stratum)
+
+
+def _result(
+    made: Material, task: str, runs: Sequence[Run], best: Run, out: str, signal: int | None
+) -> FinetuneResult:
+    scores = {run.seed: run.score for run in runs if run.best is not None}
+    several = len(scores) > 1
+    return FinetuneResult(
+        folder=out if best.best else None,
+        task=task,
+        metric=made.metric,
+        scores=best.best.scores if best.best else {},
+        seeds=scores,
+        mean=statistics.mean(scores.values()) if several else None,
+        deviation=statistics.stdev(scores.values()) if several else None,
+        train_examples=len(made.train),
+        valid_examples=len(made.valid),
+        epochs=best.epochs,
+        steps=best.steps,
+        seconds=sum(run.seconds for run in runs),
+        stopped=None if signal is None else int(signal),
+    )
+
+
+def _save(
+    network: Model,
+    out: Path,
+    made: Material,
+    result: FinetuneResult,
+    runs: Sequence[Run],
+    evaluation: Evaluation,
+) -> None:
+    def also(folder: Path) -> None:
+        metrics = Metrics(folder)
+        for run in runs:
+            for record in run.records:
+                metrics.write(record)
+        write_report(folder / "report.html", made, result, runs, evaluation)
+
+    save_model(network, out, made.tokenizer, task_card(made, result), {"task": asdict(made.task)}, also)

@@ -1,0 +1,86 @@
+"""`report.html` of a fine-tuning: curves, classes, confusion, calibration, the most confident mistakes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from unmask.charts import bars, lines
+from unmask.report import Cell, Heading, Marked, Part, Table, write_page
+from unmask.tasks.kinds import Confusion, Evaluation
+from unmask.tasks.metrics import Calibration
+from unmask.tasks.run import Material, Run
+
+if TYPE_CHECKING:
+    from unmask.tasks.finetune import FinetuneResult
+
+_TEXT = 300  # characters shown of a mistake
+
+
+def write_report(
+    path: Path, made: Material, result: "FinetuneResult", runs: Sequence[Run], evaluation: Evaluation
+) -> None:
+    """Write the page."""
+    rows: list[list[Cell]]
+    parts: list[Part] = [
+        f"{result.train_examples:,} training and {result.valid_examples:,} validation examples, "
+        f"{result.epochs} epochs, {result.seconds:,.0f} s. {result.metric} decided which weights were kept.",
+        Table(["score", "validation"], [[name, value] for name, value in result.scores.items()]),
+    ]
+    if result.mean is not None:
+        parts.append(
+            f"{len(result.seeds)} seeds: {result.metric} {result.mean:.4f} ± {result.deviation:.4f}."
+        )
+        parts.append(Table(["seed", result.metric], [[str(seed), s] for seed, s in result.seeds.items()]))
+    parts += [Heading("Curves"), *_curves(runs, result.metric)]
+    if evaluation.classes:
+        rows = [[c.label, c.precision, c.recall, c.f1, c.support] for c in evaluation.classes]
+        parts += [Heading("Classes"), Table(["class", "precision", "recall", "F1", "examples"], rows)]
+        parts.append(bars("F1 by class", "F1", {"F1": {c.label: c.f1 for c in evaluation.classes}}))
+    if evaluation.confusion:
+        parts += [Heading("Confusion"), _matrix(evaluation.confusion)]
+    if evaluation.calibration:
+        parts += [Heading("Calibration"), *_calibration(evaluation.calibration)]
+    if evaluation.mistakes:
+        sure = result.task != "regress"
+        rows = [
+            [m.text[:_TEXT], m.truth, m.predicted, *([m.confidence] if sure else [])]
+            for m in evaluation.mistakes
+        ]
+        columns = ["text", "truth", "predicted", *(["confidence"] if sure else [])]
+        parts += [
+            Heading("Most confident mistakes" if sure else "Farthest predictions"),
+            Table(columns, rows),
+        ]
+    write_page(path, f"Fine-tuning: {result.task} from {made.folder.resolve().name}", parts)
+
+
+def _curves(runs: Sequence[Run], metric: str) -> list[Part]:
+    losses, scores = {}, {}
+    for run in runs:
+        name = f"seed {run.seed}"
+        of = [record for record in run.records if record["split"] == "train"]
+        losses[name] = [(float(record["step"]), record["loss"]) for record in of]
+        found = [record for record in run.records if record["split"] == "valid"]
+        scores[name] = [(float(record["step"]), record["scores"][metric]) for record in found]
+    return [lines("Training loss", "loss", losses), lines(f"Validation {metric}", metric, scores)]
+
+
+def _matrix(confusion: Confusion) -> Table:
+    """Rows are the truth, columns what was said; what is right is marked."""
+    rows: list[list[Cell]] = [
+        [label, *(Marked(f"{count:,}", right=i == j) for j, count in enumerate(counts))]
+        for i, (label, counts) in enumerate(zip(confusion.labels, confusion.counts, strict=True))
+    ]
+    return Table(["truth ↓ said →", *confusion.labels], rows)
+
+
+def _calibration(found: Calibration) -> list[Part]:
+    rows: list[list[Cell]] = [[f"{mean:.2f}", share, count] for mean, share, count in found.bins]
+    points = [(mean, share) for mean, share, _ in found.bins]
+    return [
+        f"Expected calibration error {found.error:.4f}: how far confidence is from the share that is right.",
+        lines(
+            "Right by confidence", "share right", {"model": points, "ideal": [(0, 0), (1, 1)]}, "confidence"
+        ),
+        Table(["mean confidence", "share right", "predictions"], rows),
+    ]

@@ -1,0 +1,175 @@
+"""One training of one seed: the shared loop, a validation after every epoch, the best weights kept."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unmask.checkpoint import load_model
+from unmask.config import Recipe
+from unmask.errors import UserError
+from unmask.model.network import Model
+from unmask.predict.settings import TaskSettings
+from unmask.predict.tasks import Prepared
+from unmask.progress import Progress, Stage
+from unmask.tasks.batches import TaskFeed
+from unmask.tasks.kinds import Evaluation, TaskKind
+from unmask.tasks.objective import TaskLoss
+from unmask.tasks.settings import FinetuneConfig
+from unmask.tokenizer import Tokenizer
+from unmask.train.loop import StepRecord, Trainer
+from unmask.train.machine import Machine
+from unmask.train.schedule import Schedule
+from unmask.train.signals import Wish
+
+_LINES = 500  # at most so many training steps are recorded
+_SKIPS = 5  # steps in a row that may fail
+
+
+@dataclass(frozen=True)
+class Material:
+    """All that the seeds of a fine-tuning share."""
+
+    kind: TaskKind
+    folder: Path
+    tokenizer: Tokenizer
+    settings: FinetuneConfig
+    task: TaskSettings
+    train: Sequence[Any]
+    valid: Sequence[Any]
+    machine: Machine
+    metric: str
+
+    def model(self, seed: int) -> Model:
+        """The pretrained model with a new head, drawn from the seed; what is frozen does not learn."""
+        torch.manual_seed(seed)
+        model, _ = load_model(self.folder, heads=[self.kind.head], changes=self.kind.changes)
+        freeze(model, self.settings.layers)
+        return model.to(self.machine.device)
+
+
+@dataclass
+class Run:
+    """A training and what came of it."""
+
+    material: Material
+    seed: int
+    records: list[dict[str, Any]] = field(default_factory=list)
+    """Lines for metrics.jsonl."""
+    best: Evaluation | None = None
+    epochs: int = 0
+    """Finished epochs."""
+    steps: int = 0
+    seconds: float = 0.0
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    """The best ones, those that learn."""
+
+    @property
+    def score(self) -> float:
+        """The best validation score."""
+        return -math.inf if self.best is None else self.best.scores[self.material.metric]
+
+    def train(
+        self, valid: Sequence[Prepared], feed: TaskFeed, wish: Wish, stage: Stage, progress: Progress
+    ) -> None:
+        """Train until the epochs are over, the score stays away, or a signal asks to stop."""
+        made, settings = self.material, self.material.settings
+        model = made.model(self.seed)
+        recipe = Recipe(seed=self.seed, train=settings.train_config())
+        per_epoch = feed.steps_per_epoch
+        schedule = Schedule(recipe, settings.epochs * per_epoch)
+        weights = made.kind.weights if settings.class_weights else None
+        loss = TaskLoss(made.kind.head, weights, frozen=settings.layers == 0)
+        trainer = Trainer(model, schedule, loss, made.machine)
+        predictor = made.kind.predictor(model, made.tokenizer, made.task)
+        stale = 0
+        for record in trainer.run(feed.steps(0, schedule.steps)):
+            self._note(record, schedule.steps, stage)
+            self._check(trainer)
+            if record.step % per_epoch == 0:
+                model.eval()
+                self.epochs = record.step // per_epoch
+                evaluation = made.kind.evaluate(predictor, valid, made.valid)
+                better = evaluation.scores[made.metric] > self.score
+                stale = 0 if better else stale + 1
+                self._validated(record, evaluation, better, progress)
+                if better:
+                    self._keep(model, evaluation)
+            if wish.asked_by or (settings.patience and stale >= settings.patience):
+                break
+
+    def best_model(self) -> Model:
+        """The model with its best weights."""
+        model = self.material.model(self.seed)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if name in self.weights:
+                    parameter.copy_(self.weights[name])
+        return model.eval()
+
+    def _note(self, record: StepRecord, steps: int, stage: Stage) -> None:
+        self.steps, self.seconds = record.step, record.seconds
+        if record.step % max(1, steps // _LINES) == 0 or record.skipped:
+            kept = (
+                "step",
+                "epoch",
+                "tokens",
+                "seconds",
+                "loss",
+                "accuracy",
+                "lr",
+                "grad_norm",
+                "tokens_per_s",
+            )
+            values = asdict(record)
+            self.records.append({"split": "train", "seed": self.seed} | {key: values[key] for key in kept})
+        stage.advance(1)
+        stage.note(f"loss {record.loss:.3f}" + (f" · best {self.score:.4f}" if self.best else ""))
+
+    def _check(self, trainer: Trainer) -> None:
+        if trainer.counters.skipped >= _SKIPS:
+            raise UserError(
+                f"training has diverged: the loss was not finite {_SKIPS} times in a row at step "
+                f"{trainer.counters.step}; lower lr"
+            )
+
+    def _validated(
+        self, record: StepRecord, evaluation: Evaluation, better: bool, progress: Progress
+    ) -> None:
+        place = {
+            "step": record.step,
+            "epoch": self.epochs,
+            "tokens": record.tokens,
+            "seconds": record.seconds,
+        }
+        self.records.append(
+            {"split": "valid", "seed": self.seed, **place, "scores": evaluation.scores, "best": better}
+        )
+        shown = ", ".join(f"{name} {value:.4f}" for name, value in evaluation.scores.items())
+        progress.say(f"seed {self.seed}, epoch {self.epochs}: {shown}" + (" (best so far)" if better else ""))
+
+    def _keep(self, model: Model, evaluation: Evaluation) -> None:
+        self.best = evaluation
+        learning: dict[str, Tensor] = {
+            name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad
+        }
+        if not self.weights:
+            self.weights = {name: torch.empty_like(p, device="cpu") for name, p in learning.items()}
+        for name, parameter in learning.items():
+            self.weights[name].copy_(parameter.detach())
+
+
+def freeze(model: Model, layers: int | str) -> None:
+    """Leave only the heads and the last `layers` blocks to learn; `all` leaves everything."""
+    if layers == "all":
+        return
+    model.encoder.requires_grad_(False)
+    blocks = list(model.encoder.blocks)
+    for block in blocks[len(blocks) - int(layers) :]:
+        block.requires_grad_(True)
+    if layers:
+        model.encoder.norm.requires_grad_(True)

@@ -1,0 +1,65 @@
+"""How a model is fine-tuned."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from unmask.config import Count, Positive, Section, Share, TrainConfig
+from unmask.predict.settings import STRIDE
+
+
+class FinetuneConfig(Section):
+    """Settings of a fine-tuning; `--set key=value` changes one."""
+
+    lr: Annotated[float, Field(gt=0)] = 5e-5
+    """Highest learning rate."""
+    epochs: Positive = 3
+    """Passes over the training examples."""
+    batch: Positive = 32
+    """Examples of a step."""
+    warmup: Share = 0.1
+    """Share of the steps over which the learning rate rises from 0; then it falls to 0 in a line."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    """Decoupled weight decay; biases and norms have none."""
+    layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Each block's learning rate as a share of that of the block above it."""
+    layers: Count | Literal["all"] = "all"
+    """Blocks to train, from the top: all, with the embeddings, or so many; 0 trains the head alone."""
+    class_weights: bool = False
+    """Weigh the examples of rare classes more, so that all classes count alike."""
+    patience: Positive | None = 2
+    """Stop after so many epochs without a better score; nothing: never."""
+    metric: str | None = None
+    """The validation score that decides; by default what suits the task."""
+    seed: Count = 0
+    """Every random choice follows from this number."""
+    seeds: Positive = 1
+    """Train so many times, from this seed on; the best by validation is kept."""
+    length: Annotated[int, Field(ge=8)] | None = None
+    """Tokens of the longest window; by default 384 for questions, else what the model takes up to 512."""
+    stride: Count = STRIDE
+    """Tokens that neighbouring windows of a long text share."""
+    long: Literal["head", "tail", "mean"] = "head"
+    """Of a text too long to classify: its beginning, its end, or the mean over windows of all of it."""
+    valid: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    """Share of the training examples held out where no validation file is given."""
+    clip: Annotated[float, Field(gt=0)] = 1.0
+    """Gradients of a larger norm are scaled down to it."""
+    micro_tokens: Positive = 8192
+    """Tokens that go through the model at once; a larger step accumulates gradients."""
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
+    """Of the matrix products; auto: bf16 on a GPU that has it."""
+
+    def train_config(self) -> TrainConfig:
+        """The same as the training loop knows it."""
+        return TrainConfig(
+            lr=self.lr,
+            betas=(0.9, 0.999),
+            eps=1e-8,
+            weight_decay=self.weight_decay,
+            layer_decay=self.layer_decay,
+            warmup=self.warmup,
+            clip=self.clip,
+            precision=self.precision,
+            compile=False,
+        )
