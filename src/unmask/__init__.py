@@ -5,15 +5,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from unmask.data.prepare import prepare
+    from unmask.evaluation import evaluate
     from unmask.predict import MaskedLM, load
+    from unmask.tasks.finetune import finetune
     from unmask.tokenizer import Tokenizer, train_tokenizer
 
 __version__ = "0.1.0"
-__all__ = ["MaskedLM", "Tokenizer", "load", "prepare", "train_tokenizer"]
+__all__ = ["MaskedLM", "Tokenizer", "evaluate", "finetune", "load", "prepare", "train_tokenizer"]
 
 _HOMES = {
     "MaskedLM": "unmask.predict",
     "Tokenizer": "unmask.tokenizer",
+    "evaluate": "unmask.evaluation",
+    "finetune": "unmask.tasks.finetune",
     "load": "unmask.predict",
     "prepare": "unmask.data.prepare",
     "train_tokenizer": "unmask.tokenizer",
