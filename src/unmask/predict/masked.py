@@ -10,6 +10,7 @@ from torch import Tensor
 
 from unmask.errors import InputError, ModelError
 from unmask.model.network import Model
+from unmask.predict.batching import Pack
 from unmask.predict.fill import BEAM, Filler
 from unmask.predict.generate import Sampling, sample
 from unmask.predict.inputs import as_list
@@ -129,30 +130,37 @@ class MaskedLM(Predictor):
         logs = [np.zeros(len(where)) for where in places]
         groups = shared_copies(encodings, places, self.tokenizer, method)
         sizes = [len(encodings[group[0][0]]) for group in groups]
+
+        def work(numbers: list[int]) -> int:
+            chosen = [groups[number] for number in numbers]
+            firsts = [(encodings[text], int(places[text][spot])) for (text, spot), *_ in chosen]
+            packed = self._pack([masked_copy(*first, self.tokenizer, method) for first in firsts])
+            jobs = [job for group in chosen for job in group]
+            where = np.array([places[text][spot] for text, spot in jobs])
+            where += np.repeat(packed.cu_seqlens[:-1].cpu().numpy(), list(map(len, chosen)))
+            truth = [encodings[text].ids[places[text][spot]] for text, spot in jobs]
+            hidden = self._encode(packed, torch.from_numpy(where).to(self.device))
+            for (text, spot), value in zip(jobs, self._chosen_logs(hidden, truth), strict=True):
+                logs[text][spot] = value
+            return len(chosen)
+
         with progress.stage("copies", len(groups), "copies") as stage:
-            for numbers in self._plan(sizes):
-                chosen = [groups[number] for number in numbers]
-                firsts = [(encodings[text], int(places[text][spot])) for (text, spot), *_ in chosen]
-                packed = self._pack([masked_copy(*first, self.tokenizer, method) for first in firsts])
-                jobs = [job for group in chosen for job in group]
-                where = np.array([places[text][spot] for text, spot in jobs])
-                where += np.repeat(packed.cu_seqlens[:-1].cpu().numpy(), list(map(len, chosen)))
-                truth = [encodings[text].ids[places[text][spot]] for text, spot in jobs]
-                hidden = self._encode(packed, torch.from_numpy(where).to(self.device))
-                for (text, spot), value in zip(jobs, self._chosen_logs(hidden, truth), strict=True):
-                    logs[text][spot] = value
-                stage.advance(len(chosen))
+            for done in self._share(work, self._plan(sizes)):
+                stage.advance(done)
         return logs
 
     def _score_causal(
         self, encodings: Sequence[Encoding], places: Sequence[Ints], progress: Progress
     ) -> list[NDArray[np.float64]]:
         logs = [np.zeros(len(where)) for where in places]
-        for numbers, packed in self._batches([encoding.ids for encoding in encodings], progress):
+
+        def work(numbers: list[int], packed: Pack) -> None:
             hidden = self._encode(packed)
             for start, number in zip(packed.cu_seqlens.tolist(), numbers, strict=False):
                 before = torch.from_numpy(start + places[number] - 1).to(self.device)
                 logs[number][:] = self._chosen_logs(hidden[before], encodings[number].ids[places[number]])
+
+        self._each_batch([encoding.ids for encoding in encodings], work, progress)
         return logs
 
     @torch.inference_mode()

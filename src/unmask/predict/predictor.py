@@ -3,7 +3,7 @@
 T tokens of all sequences · S sequences · n tokens of one text · D width · L blocks · H heads
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from unmask.errors import InputError, ModelError
 from unmask.model.network import Model, reduce_rows
 from unmask.model.weights import LoadReport
 from unmask.predict.batching import CPU_TOKENS, GPU_TOKENS, Pack, pack, plan
+from unmask.predict.cores import Job, Result, side_by_side
 from unmask.predict.inputs import Inputs, as_list
 from unmask.predict.onnx import OnnxModel
 from unmask.predict.sentence import Pool, SentenceSettings
@@ -115,10 +116,13 @@ class Predictor:
     ) -> Floats:
         sequences = self.inputs.ids(texts, truncate, own.max_length)
         out = np.empty((len(texts), self.config.width), np.float32)
-        for numbers, packed in self._batches(sequences, progress):
+
+        def work(numbers: list[int], packed: Pack) -> None:
             lengths = torch.tensor(packed.lengths, device=self.device)
             pooled = pool_rows(self._layer(packed, layer), lengths, own.pool)
             out[numbers] = _array(F.normalize(pooled, dim=1) if own.normalise else pooled)
+
+        self._each_batch(sequences, work, progress)
         return out
 
     def _rows(
@@ -132,7 +136,8 @@ class Predictor:
     ) -> list[Floats]:
         encodings = self.inputs.encode(texts, truncate)
         out: list[Floats] = [np.empty((0, self.config.width), np.float32)] * len(texts)
-        for numbers, packed in self._batches([encoding.ids for encoding in encodings], progress):
+
+        def work(numbers: list[int], packed: Pack) -> None:
             rows = self._layer(packed, layer)
             counts = list(packed.lengths)
             if level == "word":
@@ -147,7 +152,28 @@ class Predictor:
             split = np.split(_array(rows), np.cumsum(counts)[:-1])
             for number, vectors in zip(numbers, split, strict=True):
                 out[number] = vectors.copy()
+
+        self._each_batch([encoding.ids for encoding in encodings], work, progress)
         return out
+
+    def _each_batch(
+        self, sequences: Sequence[Ints], work: Callable[[list[int], Pack], None], progress: Progress = SILENT
+    ) -> None:
+        """Do `work` on every batch, in any order, on every core: its sequences' numbers, and the batch."""
+        lengths = [len(ids) for ids in sequences]
+
+        def whole(numbers: list[int]) -> int:
+            work(numbers, self._pack([sequences[number] for number in numbers]))
+            return sum(lengths[number] for number in numbers)
+
+        with progress.stage("texts", sum(lengths), "tokens") as stage:
+            for tokens in self._share(whole, self._plan(lengths)):
+                stage.advance(tokens)
+
+    def _share(self, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[Result]:
+        """`work(job)` of every job, in order; a GPU and onnxruntime share out their work themselves."""
+        own = self.device.type != "cpu" or isinstance(self.model, OnnxModel)
+        return map(work, jobs) if own else side_by_side(work, jobs)
 
     def _batches(
         self, sequences: Sequence[Ints], progress: Progress = SILENT

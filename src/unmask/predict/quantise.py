@@ -44,12 +44,11 @@ def round_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     """Each row in steps of 1/127 of its largest value, shifted to be unsigned; and the steps (T, 1)."""
     rounded = torch.empty(x.shape, dtype=torch.int8)
     largest = torch.empty(len(x), 1)
-    for start in range(0, len(x), _ROWS):
-        rows = x[start : start + _ROWS]
-        high = torch.maximum(rows.amax(1, keepdim=True), -rows.amin(1, keepdim=True)).clamp_min_(1e-12)
-        largest[start : start + _ROWS] = high
-        rounded[start : start + _ROWS] = rows.mul(127 / high).round_()
-    return rounded.view(torch.uint8).bitwise_xor_(_ZERO), largest / 127  # xor is the same as adding 128
+    parts = (torch.split(whole, _ROWS) for whole in (x, rounded, largest))
+    for rows, near, high in zip(*parts, strict=True):
+        torch.maximum(rows.amax(1, keepdim=True), rows.amin(1, keepdim=True).neg_(), out=high)
+        near.copy_(rows.mul(127 / high.clamp_min_(1e-12)).round_())
+    return rounded.view(torch.uint8).bitwise_xor_(_ZERO), largest.div_(127)  # xor is the same as adding 128
 
 
 def quantise(encoder: Encoder) -> None:

@@ -68,13 +68,16 @@ class TaskModel(Predictor):
         flat = [(text, number) for text, each in enumerate(prepared) for number in range(len(each.windows))]
         windows = [prepared[text].windows[number] for text, number in flat]
         lengths = list(map(len, windows))
+
+        @torch.inference_mode()
+        def work(numbers: list[int]) -> list[NDArray[Any]]:
+            chosen = [windows[number] for number in numbers]
+            packed = self._pack([w.ids for w in chosen], [w.segments for w in chosen])
+            return [rows.float().cpu().numpy() for rows in compute(packed, [flat[n] for n in numbers])]
+
+        batches = self._plan(lengths)
         with progress.stage("texts", sum(lengths), "tokens") as stage:
-            for numbers in self._plan(lengths):
-                chosen = [windows[number] for number in numbers]
-                packed = self._pack([w.ids for w in chosen], [w.segments for w in chosen])
-                which = [flat[number] for number in numbers]
-                with torch.inference_mode():
-                    found = compute(packed, which)
-                for (text, number), rows in zip(which, found, strict=True):
-                    yield text, number, rows.float().cpu().numpy()
+            for numbers, found in zip(batches, self._share(work, batches), strict=True):
+                for number, rows in zip(numbers, found, strict=True):
+                    yield *flat[number], rows
                 stage.advance(sum(lengths[number] for number in numbers))
