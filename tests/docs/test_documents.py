@@ -1,4 +1,4 @@
-"""What README and docs show is run: every `$ unmask` line and every Python block, in one folder, in order."""
+"""What README and docs show is run: every line after `$` and every Python block, in one folder, in order."""
 
 import re
 import shlex
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from unmask.checkpoint import save_model
 from unmask.config import TokenizerConfig, load_recipe
@@ -19,7 +20,14 @@ from unmask.text import find_sources
 from unmask.tokenizer import train_tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["README.md", "docs/text-to-shards.md", "docs/pretraining.md", "docs/models.md"]
+PAGES = [
+    "README.md",
+    "docs/text-to-shards.md",
+    "docs/pretraining.md",
+    "docs/scaling.md",
+    "docs/models.md",
+    "docs/evaluation.md",
+]
 SENTENCES = [
     f"{who} {did} {what} {where}."
     for who in ("O gato", "A vizinha", "O gatinho", "Um velho banco")
@@ -62,7 +70,7 @@ def place(prepared: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def shards(place: Path, page: str) -> None:
     """Shards, for the page that begins with them; the others make a vocabulary of their own."""
-    if page == "docs/pretraining.md":
+    if page in ("docs/pretraining.md", "docs/scaling.md"):
         (place / "shards-ready").rename(place / "shards")
     else:
         shutil.rmtree(place / "vocab")
@@ -73,17 +81,19 @@ SMALLER = {
     "--vocab-size 16000": "--vocab-size 130",
     "--vocab-size 32000": "--vocab-size 58",
     "--add 2000": "--add 3",
+    "--nproc-per-node=8": "--nproc-per-node=2",
 }
 FEWER = ["train.steps=3", "train.eval_every=3", "batch.length=32", "train.batch_tokens=128", "train.warmup=1"]
 
 
 def runnable(line: str) -> list[str]:
-    """The command of a `$ unmask …` line, cut down to this folder's size."""
+    """The command of a `$ unmask …` or `$ torchrun …` line, cut down to this folder's size."""
     for shown, small in SMALLER.items():
         line = line.replace(shown, small)
     command = shlex.split(line.removeprefix("$ "), comments=True)
-    assert command[0] == "unmask", line
-    return [*command, *(f"--set={change}" for change in FEWER)] if command[1] == "pretrain" else command
+    assert command[0] in ("unmask", "torchrun"), line
+    command[0] = command[0].replace("torchrun", "torch.distributed.run")
+    return [*command, *(f"--set={change}" for change in FEWER)] if "pretrain" in command else command
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -111,6 +121,13 @@ def test_python_runs(place: Path, page: str, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(place)
     for block in blocks(page, "python"):
         exec(compile(block, page, "exec"), {"__name__": page})
+
+
+def test_scripts_are_well_formed() -> None:
+    for script in blocks("docs/scaling.md", "bash"):
+        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+    described = list(yaml.safe_load_all(blocks("docs/scaling.md", "yaml")[0]))
+    assert [each["kind"] for each in described] == ["Service", "Job"]
 
 
 def test_every_command_is_shown_somewhere() -> None:
