@@ -28,8 +28,8 @@ Where the time goes (one thread, float32, a trial): 73 % in matrix products, 12 
 the copies of biases and in gelu, 5 in norms and sums. sentence-transformers computes 1.34 × the tokens.
 
 Tried and kept: whole batches side by side, one thread each. With two threads per operation they wait for each
-other as soon as another program wants a core: in a trial of 500 texts on a busy machine 8.4 s of processor time
-against 3.5, in int8 17.3 against 2.5.
+other as soon as another program wants a core: 500 texts on a busy machine took 8.4 s of processor time
+against 3.5, in int8 17.3 against 2.5 (a trial).
 
 Tried and dropped: MKL's and oneDNN's prepacked products (no faster than the plain ones, within the noise);
 oneDNN's fused linear and gelu (5 % of the feed-forward, private); attention by plain batched products (faster
