@@ -30,6 +30,13 @@ def test_metrics_are_those_of_the_libraries() -> None:
         assert found == pytest.approx([value, value]), name
 
 
+def test_a_class_that_a_resample_lacks() -> None:
+    gold, guess = np.array([0.0, 1, 0, 1]), np.array([1.0, 1, 0, 1])
+    rows = np.stack([gold, np.full(4, 2.0)]), np.stack([guess, np.full(4, 2.0)])
+    assert METRICS["matthews"](*rows) == pytest.approx([matthews_corrcoef(gold, guess), 0])
+    assert METRICS["macro_f1"](*rows) == pytest.approx([f1_score(gold, guess, average="macro"), 1])
+
+
 def test_span_f1_is_that_of_seqeval() -> None:
     gold = [["B-PER", "I-PER", "O", "B-LOC"], ["O", "B-ORG"], ["O", "O"]]
     guess = [["B-PER", "O", "O", "B-LOC"], ["B-LOC", "B-ORG"], ["O", "O"]]

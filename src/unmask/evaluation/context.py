@@ -44,8 +44,8 @@ class Context:
 
     found: Found
     subject: Subject
-    work: Path
-    """A folder for what the suite makes on the way."""
+    out: Path
+    """The folder of the results."""
     seed: int = 0
     progress: Progress = SILENT
 

@@ -13,6 +13,7 @@ from unmask.evaluation import results
 from unmask.evaluation.context import Context, Subject
 from unmask.evaluation.contrast import contrast
 from unmask.evaluation.facts import facts
+from unmask.evaluation.finetuned import finetuned
 from unmask.evaluation.mlm import mlm
 from unmask.evaluation.pairs import bias, minimal_pairs
 from unmask.evaluation.probe import probe
@@ -20,13 +21,13 @@ from unmask.evaluation.results import RESULTS, Outcome, Result
 from unmask.evaluation.show import update_card, write_report
 from unmask.evaluation.suites import Found, data_folder, find_suites
 from unmask.evaluation.wic import wic
-from unmask.files import digest, file_digest, write_json
+from unmask.files import digest, disk_errors, file_digest, write_json
 from unmask.predict.loading import find_folder
 from unmask.progress import SILENT, Progress
 
 KINDS: dict[str, Callable[[Context, Any], Outcome]] = {
     "mlm": mlm, "pairs": minimal_pairs, "bias": bias, "facts": facts, "wic": wic, "contrast": contrast,
-    "probe": probe,
+    "probe": probe, "finetune": finetuned,
 }  # fmt: skip
 
 
@@ -70,7 +71,7 @@ def _run(found: Found, subject: Subject, out: Path, mark: str, seed: int, progre
         return before
     progress.say(f"{found.name}: {found.suite.about}")
     start = time.monotonic()
-    context = Context(found, subject, out / found.name, seed, progress)
+    context = Context(found, subject, out, seed, progress)
     outcome = KINDS[found.suite.kind](context, found.suite)
     scores, groups = results.summarise(outcome, seed)
     suite = found.suite
@@ -104,6 +105,8 @@ def _claim(out: Path, folder: Path, fingerprint: str) -> None:
                 f"{out} holds results of another model ({name}), or of {folder} before it was trained on:"
                 " name another folder"
             )
+    with disk_errors(out):
+        out.mkdir(parents=True, exist_ok=True)
 
 
 def _finish(out: Path, folder: Path, fingerprint: str) -> None:

@@ -11,6 +11,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from unmask.config import Positive, Section, Share
 from unmask.errors import ConfigError, InputError
+from unmask.tasks.settings import FinetuneConfig
 from unmask.text.sources import FORMATS, split_suffix
 
 FOLDER = Path(__file__).parent / "suites"
@@ -129,11 +130,16 @@ class FinetuneSuite(_TwoParts):
 
     kind: Literal["finetune"]
     task: Literal["classify", "pair", "regress", "tag", "qa"]
-    metric: Literal["accuracy", "matthews", "macro_f1", "pearson", "spearman", "span_f1", "f1"]
-    columns: dict[str, str] = Field(default_factory=dict)
-    """Where the file's own names are not recognised: text, pair, label."""
+    metric: Literal["accuracy", "matthews", "macro_f1", "pearson", "spearman"] | None = None
+    """The score of classes or numbers that stands for the suite; tags and answers have their F1."""
+    columns: dict[Literal["text", "pair", "label"], str] = Field(default_factory=dict)
+    """Where the file's own names are not recognised; numbers from 1 if it has no header."""
     examples: Positive = 10_000
     """At most so many are learned from."""
+    scored: Positive = 2000
+    """At most so many are scored on."""
+    settings: FinetuneConfig = FinetuneConfig()
+    """How it is trained."""
 
 
 class Collection(Section):

@@ -1,0 +1,157 @@
+"""Tasks: a model with the right head is scored, another one is fine-tuned first."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unmask.errors import ModelError
+from unmask.evaluation.context import Context
+from unmask.evaluation.results import Measure, Outcome
+from unmask.evaluation.suites import FinetuneSuite
+from unmask.predict import Answerer, Classifier, Tagger, load
+from unmask.predict.predictor import Predictor
+from unmask.tasks.columns import Columns
+from unmask.tasks.examples import QuestionExample, TaggedExample
+from unmask.tasks.finetune import finetune, split_examples
+from unmask.tasks.metrics import answer_f1, exact_match, has_spans
+from unmask.tasks.read import read_examples
+
+_HELD_BACK = 0.1
+_CLASSES = {
+    "accuracy": Measure("accuracy", "mean", ("correct",)),
+    "macro_f1": Measure("macro F1", "macro_f1", ("gold", "predicted")),
+    "matthews": Measure("Matthews", "matthews", ("gold", "predicted")),
+}
+_NUMBERS = {
+    "spearman": Measure("Spearman", "spearman", ("gold", "predicted")),
+    "pearson": Measure("Pearson", "pearson", ("gold", "predicted")),
+}
+
+
+def finetuned(context: Context, suite: FinetuneSuite) -> Outcome:
+    """Scores on examples that neither the training nor its early stopping has seen."""
+    columns = Columns(**suite.columns)
+    train = list(read_examples(suite.task, context.found.path(suite.train), columns))
+    if suite.dev is None:
+        train, judged = split_examples(suite.task, train, _HELD_BACK)
+    else:
+        judged = list(read_examples(suite.task, context.found.path(suite.dev), columns))
+    train = _some(train, suite.examples, context.seed)
+    judged = _some(judged, suite.scored, context.seed)
+    if fits(context.subject.predictor, suite, judged):
+        context.progress.say(f"{context.found.name}: the model has the head for it, and is only scored")
+        return score(context.subject.predictor, suite, judged)
+    with tempfile.TemporaryDirectory(prefix=".finetune-", dir=context.out) as place:
+        folder = Path(place) / "model"
+        settings = suite.settings.model_copy(
+            update={"seed": context.seed, "metric": suite.metric or suite.settings.metric}
+        )
+        result = finetune(
+            suite.task,
+            context.subject.folder,
+            train,
+            out=folder,
+            settings=settings,
+            progress=context.progress,
+        )
+        if result.stopped is not None:
+            raise KeyboardInterrupt
+        if result.folder is None:
+            raise ModelError(f"{context.found.name}: the training came to no model")
+        outcome = score(load(folder, context.subject.device), suite, judged)
+    details = {
+        "learned from": result.train_examples, "epochs": result.epochs, "training seconds": result.seconds,
+    }  # fmt: skip
+    return Outcome(outcome.items, outcome.measures, outcome.groups, details)
+
+
+def fits(model: Predictor, suite: FinetuneSuite, examples: Sequence[Any]) -> bool:
+    """Whether a model has the head for a task already, with its labels."""
+    labels = set(model.config.labels)
+    if suite.task == "qa":
+        return isinstance(model, Answerer)
+    if suite.task == "tag":
+        return isinstance(model, Tagger) and {tag for example in examples for tag in example.tags} <= labels
+    if not isinstance(model, Classifier):
+        return False
+    if suite.task == "regress":
+        return model.config.problem == "regression"
+    return model.config.problem == "single" and {str(example.target) for example in examples} <= labels
+
+
+def score(model: Predictor, suite: FinetuneSuite, examples: Sequence[Any]) -> Outcome:
+    """The outcome of every example."""
+    if isinstance(model, Answerer):
+        return _score_answers(model, examples)
+    if isinstance(model, Tagger):
+        return _score_tags(model, examples)
+    assert isinstance(model, Classifier)
+    pairs = [example.pair for example in examples if example.pair is not None]
+    found = model.classify([example.text for example in examples], pairs or None)
+    if suite.task == "regress":
+        numbers = [
+            {"id": number, "gold": float(example.target), "predicted": labels[0].score}
+            for number, (example, labels) in enumerate(zip(examples, found, strict=True))
+        ]
+        return Outcome(numbers, _first(_NUMBERS, suite.metric))
+    classes = [
+        {
+            "id": number, "gold": str(example.target), "predicted": labels[0].name,
+            "correct": float(labels[0].name == str(example.target)), "confidence": labels[0].score,
+        }
+        for number, (example, labels) in enumerate(zip(examples, found, strict=True))
+    ]  # fmt: skip
+    return Outcome(classes, _first(_CLASSES, suite.metric))
+
+
+def _score_tags(model: Tagger, examples: Sequence[TaggedExample]) -> Outcome:
+    from seqeval.metrics.sequence_labeling import get_entities
+
+    found = model.tag_words([example.words for example in examples])
+    items = []
+    for number, (example, labels) in enumerate(zip(examples, found, strict=True)):
+        names = [label.name for label in labels]
+        gold, predicted = (set(get_entities(list(tags))) for tags in (example.tags, names))
+        items.append(
+            {
+                "id": number, "words": len(names), "gold": len(gold), "predicted": len(predicted),
+                "right": len(gold & predicted),
+                "right words": sum(a == b for a, b in zip(example.tags, names, strict=True)),
+            }
+        )  # fmt: skip
+    spans = (Measure("span F1", "span_f1", ("right", "predicted", "gold")),)
+    with_spans = has_spans(tag for example in examples for tag in example.tags)
+    words = Measure("accuracy", "ratio", ("right words", "words"))
+    return Outcome(items, (*(spans if with_spans else ()), words))
+
+
+def _score_answers(model: Answerer, examples: Sequence[QuestionExample]) -> Outcome:
+    found = model.answer_all([e.question for e in examples], [e.context for e in examples])
+    items = []
+    for number, (example, answer) in enumerate(zip(examples, found, strict=True)):
+        golds = [gold.text for gold in example.answers] or [""]
+        items.append(
+            {
+                "id": example.id or number,
+                "answer": answer.text,
+                "f1": max(answer_f1(answer.text, gold) for gold in golds),
+                "exact": max(exact_match(answer.text, gold) for gold in golds),
+            }
+        )
+    return Outcome(items, (Measure("F1", "mean", ("f1",)), Measure("exact match", "mean", ("exact",))))
+
+
+def _first(measures: dict[str, Measure], name: str | None) -> tuple[Measure, ...]:
+    """The measures, that which stands for the suite first."""
+    return tuple(sorted(measures.values(), key=lambda measure: measure is not measures.get(name or "")))
+
+
+def _some(examples: list[Any], limit: int, seed: int) -> list[Any]:
+    """At most so many, drawn evenly, in their order."""
+    if len(examples) <= limit:
+        return examples
+    drawn = np.random.default_rng(seed).permutation(len(examples))[:limit]
+    return [examples[number] for number in np.sort(drawn)]

@@ -1,0 +1,120 @@
+"""Tasks: fine-tuned where the head is missing, only scored where it is there."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from seqeval.metrics import f1_score as seqeval_f1
+from sklearn.metrics import matthews_corrcoef
+
+from unmask.evaluation import evaluate
+from unmask.evaluation.results import read_items
+from unmask.evaluation.suites import FOLDER, FinetuneSuite, find_suites, read_suite, suite_names
+from unmask.predict import Answerer, Tagger, load
+from unmask.tasks.columns import Columns
+from unmask.tasks.metrics import answers
+from unmask.tasks.read import read_examples
+
+Write = Callable[..., Path]
+Save = Callable[..., Path]
+CLASSES = [
+    {"text": f"The boat {n} came back before the {word}.", "label": label}
+    for n in range(20)
+    for word, label in (("sun", "good"), ("rain", "bad"))
+]
+
+
+def test_a_model_without_the_head_is_fine_tuned(folder: Path, write: Write, tmp_path: Path) -> None:
+    suite = write(
+        'kind = "finetune"\ntask = "classify"\ntrain = "x.jsonl"\nmetric = "matthews"\nexamples = 30\n'
+        "[settings]\nepochs = 8\nbatch = 4\nlr = 0.003\n", x__jsonl=CLASSES,
+    )  # fmt: skip
+    (result,) = evaluate(str(suite), folder, tmp_path / "out", card=False)
+    items = read_items(tmp_path / "out", "mine")
+    assert list(result.scores) == ["Matthews", "accuracy", "macro F1"]
+    assert result.main.items == len(items) == 4  # a tenth, by hash
+    assert result.details["learned from"] <= 30
+    assert result.scores["accuracy"].value == 1  # one word says it all
+    gold, predicted = ([item[key] for item in items] for key in ("gold", "predicted"))
+    assert result.main.value == pytest.approx(matthews_corrcoef(gold, predicted))
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "results.json", "mine.json", "mine.items.jsonl", "report.html"
+    }  # fmt: skip
+
+
+def test_a_classifier_is_only_scored(save: Save, write: Write, tmp_path: Path) -> None:
+    classifier = save("classify", labels=("bad", "good"))
+    suite = write(
+        'kind = "finetune"\ntask = "classify"\ntrain = "x.jsonl"\ndev = "x.jsonl"\nscored = 25',
+        x__jsonl=CLASSES,
+    )
+    (result,) = evaluate(str(suite), classifier, tmp_path / "out", card=False)
+    assert not result.details
+    assert result.main.items == 25
+    items = read_items(tmp_path / "out", "mine")
+    assert result.main.value == pytest.approx(sum(item["gold"] == item["predicted"] for item in items) / 25)
+
+
+def test_numbers(save: Save, write: Write, tmp_path: Path) -> None:
+    model = save("classify", labels=("score",), problem="regression")
+    rows = [{"sentence1": "The boat.", "sentence2": "boat " * n, "score": n} for n in range(1, 9)]
+    suite = write(
+        'kind = "finetune"\ntask = "regress"\ntrain = "x.jsonl"\ndev = "x.jsonl"\nmetric = "pearson"',
+        x__jsonl=rows,
+    )
+    (result,) = evaluate(str(suite), model, tmp_path / "out", card=False)
+    assert list(result.scores) == ["Pearson", "Spearman"]
+    assert [item["gold"] for item in read_items(tmp_path / "out", "mine")] == list(range(1, 9))
+
+
+def test_tags(save: Save, write: Write, tmp_path: Path) -> None:
+    tags = ("O", "B-LOC", "I-LOC", "B-PER")
+    model = save("tag", labels=tags)
+    sentences = [
+        [("Nobody", "B-PER"), ("knew", "O"), ("the", "B-LOC"), ("harbour", "I-LOC")],
+        [("The", "O"), ("old", "O"), ("fisherman", "B-PER")],
+    ]
+    text = "\n\n".join("\n".join(f"{word}\t{tag}" for word, tag in sentence) for sentence in sentences)
+    suite = write('kind = "finetune"\ntask = "tag"\ntrain = "x.conll"\ndev = "x.conll"', x__conll=text)
+    (result,) = evaluate(str(suite), model, tmp_path / "out", card=False)
+    tagger = load(model)
+    assert isinstance(tagger, Tagger)
+    gold = [[tag for _, tag in sentence] for sentence in sentences]
+    found = [
+        [label.name for label in labels]
+        for labels in tagger.tag_words([[w for w, _ in s] for s in sentences])
+    ]
+    assert result.main.value == pytest.approx(seqeval_f1(gold, found, zero_division=0))
+    right = sum(a == b for x, y in zip(gold, found, strict=True) for a, b in zip(x, y, strict=True))
+    assert result.scores["accuracy"].value == pytest.approx(right / 7)
+
+
+def test_questions(save: Save, write: Write, tmp_path: Path) -> None:
+    context = "The old fisherman kept the key in the harbour."
+    questions = [("Where was the key?", "in the harbour"), ("Who kept it?", "The old fisherman")]
+    qas = [
+        {"id": str(n), "question": q, "answers": [{"text": a, "answer_start": context.index(a)}]}
+        for n, (q, a) in enumerate(questions)
+    ]
+    squad = json.dumps({"data": [{"paragraphs": [{"context": context, "qas": qas}]}]})
+    suite = write('kind = "finetune"\ntask = "qa"\ntrain = "x.json"\ndev = "x.json"', x__json=squad)
+    model = save("answer")
+    (result,) = evaluate(str(suite), model, tmp_path / "out", card=False)
+    answerer = load(model)
+    assert isinstance(answerer, Answerer)
+    found = [answer.text for answer in answerer.answer_all([q for q, _ in questions], [context] * 2)]
+    expected = answers([[a] for _, a in questions], found)
+    assert result.scores["F1"].value == pytest.approx(expected["f1"])
+    assert result.scores["exact match"].value == pytest.approx(expected["exact"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", suite_names())
+def test_real_files_are_read(name: str, data_root: Path) -> None:
+    suite = read_suite(FOLDER / f"{name}.toml")
+    if not isinstance(suite, FinetuneSuite):
+        pytest.skip("no task")
+    (found,) = find_suites([name], data_root)
+    for path in found.inputs():
+        assert len(read_examples(suite.task, path, Columns(**suite.columns))) > 400
