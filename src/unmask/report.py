@@ -22,7 +22,8 @@ h1 { font-size: 1.6rem; line-height: 1.2 } h2 { font-size: 1.2rem; margin-top: 2
 figure { margin: 0; max-width: 32rem } .chart { width: 100%; height: auto; display: block }
 .scroll { overflow-x: auto } table { border-collapse: collapse; margin: 1rem 0 }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--edge); text-align: left; vertical-align: top }
-td:first-child { min-width: 9rem } td.right { background: var(--right); font-weight: 600 }
+td:first-child { min-width: 9rem } th, td.marked { white-space: nowrap }
+td.right { background: var(--right); font-weight: 600 }
 td.number { text-align: right; font-variant-numeric: tabular-nums }
 pre { overflow-x: auto; font-size: .85rem }
 """
@@ -37,11 +38,12 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A cell that is right, or that says more when pointed at."""
+    """A cell that is right, that says more when pointed at, or that has a small word behind it."""
 
     text: str
     right: bool = False
     note: str = ""
+    aside: str = ""
 
 
 Cell: TypeAlias = str | int | float | Marked
@@ -101,16 +103,18 @@ def _render(part: Part) -> str:
 
 def _render_table(table: Table) -> str:
     head = "".join(f"<th>{html.escape(column)}</th>" for column in table.columns)
+    head = f"<tr>{head}</tr>" if any(table.columns) else ""
     rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
-    return f'<div class="scroll"><table><tr>{head}</tr>{rows}</table></div>'
+    return f'<div class="scroll"><table>{head}{rows}</table></div>'
 
 
 def _cell(value: Cell) -> str:
     if isinstance(value, str):
         return f"<td>{html.escape(value)}</td>"
     if isinstance(value, Marked):
-        kind = ' class="right"' if value.right else ""
+        kind, tick = ("marked right", "✓ ") if value.right else ("marked", "")
         note = f' title="{html.escape(value.note)}"' if value.note else ""
-        return f"<td{kind}{note}>{'✓ ' if value.right else ''}{html.escape(value.text)}</td>"
+        aside = f" <small>{html.escape(value.aside)}</small>" if value.aside else ""
+        return f'<td class="{kind}"{note}>{tick}{html.escape(value.text)}{aside}</td>'
     shown = f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
     return f'<td class="number">{shown}</td>'

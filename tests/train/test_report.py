@@ -83,8 +83,9 @@ def test_the_table_of_sentences(run: Path) -> None:
         assert unescape(row[0][1]) == fills[0]["text"]
         assert unescape(row[1][1]) == fills[0]["answer"]
         for (style, shown), fill in zip(row[2:], fills, strict=True):
-            assert unescape(shown).removeprefix("✓ ") == f"{fill['word']} {fill['probability']:.0%}"
-            assert ('class="right"' in style) == shown.startswith("✓") == fill["right"]
+            said = f"{fill['word']} <small>{fill['probability']:.0%}</small>"
+            assert unescape(shown).removeprefix("✓ ") == said
+            assert ('class="marked right"' in style) == shown.startswith("✓") == fill["right"]
             assert fill["right"] == (fill["word"] == fill["answer"])
 
 
@@ -112,7 +113,7 @@ def test_what_is_seldom_there(tmp_path: Path) -> None:
     for record in records:
         metrics.write(record)
     page = write_report(tmp_path).read_text("utf-8")
-    assert '<td class="right" title="casa: 90.0%">✓ casa 90%</td>' in page
+    assert '<td class="marked right" title="casa: 90.0%">✓ casa <small>90%</small></td>' in page
     assert "Skipped, as the loss was not finite: 1 of the steps (2)." in page
     assert "Share of the matmul peak from 25% to 50%" in page
     assert '<td>x8</td><td class="number">2.000</td><td>25.0%</td>' in page

@@ -178,7 +178,7 @@ def _filled(fill: dict[str, Any] | None) -> Cell:
         return ""
     known = fill["answer_probability"]
     note = "" if known is None else f"{fill['answer']}: {known:.1%}"
-    return Marked(f"{fill['word']} {fill['probability']:.0%}", fill["right"], note)
+    return Marked(fill["word"], fill["right"], note, f"{fill['probability']:.0%}")
 
 
 def _pace(train: Records) -> Iterable[Chart]:
