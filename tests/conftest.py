@@ -15,3 +15,11 @@ def data_root() -> Path:
     if not root.is_dir():
         pytest.skip(f"no real data at {root}: set UNMASK_DATA to the folder that holds it")
     return root
+
+
+@pytest.fixture(scope="session")
+def words() -> list[str]:
+    """Invented words, for texts of any size."""
+    return [
+        a + b + c for a in "bcdfglmnprst" for b in ("a", "ei", "o", "ã") for c in ("ra", "lho", "m", "nto")
+    ]

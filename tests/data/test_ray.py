@@ -57,13 +57,10 @@ def test_options_that_exclude_each_other(options: dict[str, str], says: str) -> 
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory: pytest.TempPathFactory, words: list[str]) -> Path:
     """Three files, each enough for a share of its own, a vocabulary, and the corpus as made without Ray."""
     folder = tmp_path_factory.mktemp("ray")
     draw = random.Random(0)
-    words = [
-        a + b + c for a in "bcdfglmnprst" for b in ("a", "ei", "o", "ã") for c in ("ra", "lho", "m", "nto")
-    ]
     (folder / "text").mkdir()
     for number in range(3):
         documents = [" ".join(draw.choices(words, k=400)).capitalize() + "." for _ in range(3700)]
