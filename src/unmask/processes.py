@@ -106,16 +106,15 @@ def run_on_ray(function: Callable[[Item], Result], items: Iterable[Item]) -> Ite
     while waiting:
         (done,), waiting = ray.wait(waiting)
         try:
-            yield ray.get(done)
+            result = ray.get(done)
         except ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, UserError):
                 raise error.cause from None
             raise
         except ray.exceptions.RayError as error:
             reason = str(error).strip().splitlines()[0]
-            raise UserError(
-                f"a task was lost {_RETRIES + 1} times ({reason}): run the same command again"
-            ) from error
+            raise UserError(f"a task on Ray failed, also when tried again: {reason}") from error
+        yield result
 
 
 def _knock(address: str) -> None:

@@ -139,7 +139,7 @@ def test_a_cluster_that_is_there_and_loses_tasks(
         mark = tmp_path / "mark"
         once = f"7 if Path({str(mark)!r}).exists() else Path({str(mark)!r}).touch() or os._exit(9)"
         assert list(run_on_ray(eval, [once])) == [7]
-        with pytest.raises(UserError, match=r"a task was lost 4 times .*: run the same command again"):
+        with pytest.raises(UserError, match="a task on Ray failed, also when tried again: .*died"):
             list(run_on_ray(eval, ["os._exit(9)"]))
         with pytest.raises(ConfigError, match="^it is wrong$"):
             list(run_on_ray(eval, ["(_ for _ in ()).throw(ConfigError('it is wrong'))"]))
@@ -189,8 +189,11 @@ def test_kill_9_leaves_no_process_behind(place: Path, temporary: Path) -> None:
     process = start(place, "killed", temporary, "--workers", "2")
     until(lambda: tasks(process.pid), process)
     below = psutil.Process(process.pid).children(recursive=True)
-    below = [child for child in below if "Agent" not in " ".join(child.cmdline())]  # Ray's end after a minute
-    assert len(below) > 3
+    agents = [child for child in below if "Agent" in " ".join(child.cmdline())]
+    workers = [child for child in below if child not in agents]
+    assert len(workers) > 3
     process.kill()
     process.communicate()
-    assert gone(below)
+    assert gone(workers)
+    for agent in agents:  # Ray gives them a minute to end by themselves
+        agent.kill()
