@@ -16,7 +16,7 @@ from unmask.checkpoint import read_values, save_model
 from unmask.errors import ConfigError, OutputError
 from unmask.model.network import Model
 from unmask.model.published import read_config
-from unmask.predict.loading import find_folder
+from unmask.predict.folders import find_folder
 from unmask.predict.settings import TaskSettings
 from unmask.progress import SILENT, Progress
 from unmask.runs import Metrics

@@ -1,0 +1,174 @@
+"""`predict`: files in, files out, row by row; and the two commands as a user runs them."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tests.tasks.conftest import questions, reviews, tagged
+
+import unmask
+from unmask.checkpoint import save_model
+from unmask.config import ModelConfig
+from unmask.errors import InputError, ModelError, OutputError
+from unmask.model.network import Model
+from unmask.predict import Answerer, Classifier, Tagger
+from unmask.predict.settings import TaskSettings, read_task_settings
+from unmask.tasks.apply import predict_file
+from unmask.tasks.columns import Columns
+from unmask.tokenizer import Tokenizer
+
+
+def network(tokenizer: Tokenizer, head: str, **changes: object) -> Model:
+    config = ModelConfig(
+        **{"vocab_size": tokenizer.vocab_size, "width": 16, "layers": 1, "heads": 2, "inner": 16}  # type: ignore[arg-type]
+        | {"positions": 32, "init_std": 0.5}
+        | changes
+    )
+    return Model(config, [head], torch.Generator().manual_seed(0)).eval()
+
+
+@pytest.fixture(scope="module")
+def classifier(tokenizer: Tokenizer) -> Classifier:
+    model = network(tokenizer, "classify", labels=("bad", "good"))
+    return Classifier(model, tokenizer, settings=TaskSettings(long="mean"))
+
+
+@pytest.fixture(scope="module")
+def tagger(tokenizer: Tokenizer) -> Tagger:
+    return Tagger(network(tokenizer, "tag", labels=("O", "B-X", "I-X")), tokenizer)
+
+
+@pytest.fixture(scope="module")
+def answerer(tokenizer: Tokenizer) -> Answerer:
+    return Answerer(network(tokenizer, "answer"), tokenizer, settings=TaskSettings(unanswerable=True))
+
+
+def read(path: Path) -> list[dict[str, object]]:
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ","))
+
+
+@pytest.mark.parametrize("form", [".jsonl", ".csv", ".tsv"])
+def test_classes(tmp_path: Path, classifier: Classifier, form: str) -> None:
+    texts = [example.text for example in reviews()[:5]]
+    (tmp_path / "in.csv").write_text("id,text\n" + "".join(f'7,"{text}"\n' for text in texts), "utf-8")
+    assert predict_file(classifier, tmp_path / "in.csv", tmp_path / f"out{form}") == 5
+    rows = read(tmp_path / f"out{form}")
+    for row, text, labels in zip(rows, texts, classifier.classify(texts), strict=True):
+        assert row["text"] == text
+        assert row["id"] == "7"
+        assert row["predicted"] == labels[0].name
+        assert float(row["probability"]) == pytest.approx(labels[0].score)  # type: ignore[arg-type]
+        if form != ".jsonl":
+            assert float(row["p(bad)"]) + float(row["p(good)"]) == pytest.approx(1)  # type: ignore[arg-type]
+
+
+def test_lines_and_pairs(tmp_path: Path, classifier: Classifier) -> None:
+    (tmp_path / "in.txt").write_text("bom\n\nmau\n")
+    assert predict_file(classifier, tmp_path / "in.txt", tmp_path / "a.jsonl") == 2
+    (tmp_path / "in.jsonl").write_text('{"sentence1": "bom", "sentence2": "mau"}\n')
+    predict_file(classifier, tmp_path / "in.jsonl", tmp_path / "b.jsonl", Columns(pair="sentence2"))
+    (row,) = read(tmp_path / "b.jsonl")
+    assert row["probability"] == pytest.approx(classifier("bom", "mau")[0].score)  # type: ignore[union-attr]
+
+
+def test_tags(tmp_path: Path, tagger: Tagger) -> None:
+    words = [example.words for example in tagged()[:4]]
+    (tmp_path / "in.conll").write_text("\n\n".join("\n".join(each) for each in words), "utf-8")
+    assert predict_file(tagger, tmp_path / "in.conll", tmp_path / "a.jsonl") == 4
+    said = [row["predicted"] for row in read(tmp_path / "a.jsonl")]
+    assert said == [[label.name for label in each] for each in tagger.tag_words(words)]
+    lines = [json.dumps({"tokens": words[0]}), json.dumps({"text": "Rui mora em Leeds"})]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    predict_file(tagger, tmp_path / "in.jsonl", tmp_path / "b.jsonl")
+    first, second = read(tmp_path / "b.jsonl")
+    assert first["predicted"] == said[0]
+    assert second["entities"] == [vars(entity) for entity in tagger.tag("Rui mora em Leeds")]
+
+
+def test_answers(tmp_path: Path, answerer: Answerer) -> None:
+    asked = questions()[:3]
+    rows = [{"id": "a", "question": e.question, "context": e.context} for e in asked]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    predict_file(answerer, tmp_path / "in.jsonl", tmp_path / "a.csv")
+    for row, example in zip(read(tmp_path / "a.csv"), asked, strict=True):
+        found = answerer.answer(example.question, example.context)
+        assert row["answer"] == found.text
+        assert float(row["probability"]) == pytest.approx(found.score)  # type: ignore[arg-type]
+
+
+def test_mistakes(tmp_path: Path, classifier: Classifier, base: Path) -> None:
+    (tmp_path / "in.csv").write_text("corpo\na\n")
+    with pytest.raises(InputError, match="which column holds the text"):
+        predict_file(classifier, tmp_path / "in.csv", tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()
+    with pytest.raises(OutputError, match="is there already"):
+        predict_file(classifier, tmp_path / "in.csv", tmp_path / "in.csv")
+    with pytest.raises(OutputError, match="written as .jsonl"):
+        predict_file(classifier, tmp_path / "in.csv", tmp_path / "out.xlsx")
+    with pytest.raises(ModelError, match="fine-tune it first"):
+        predict_file(unmask.load(base), tmp_path / "in.csv", tmp_path / "out.csv")
+    (tmp_path / "empty.csv").write_text("text\n")
+    with pytest.raises(InputError, match="is empty"):
+        predict_file(classifier, tmp_path / "empty.csv", tmp_path / "out.csv")
+    with pytest.raises(InputError, match="not both"):
+        Tagger(classifier.network, classifier.tokenizer)(["a", ["b"]])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("task", [{"length": 2}, {"stride": -1}, {"long": "middle"}, {"length": "x"}])
+def test_settings_that_make_no_sense(task: dict[str, object]) -> None:
+    with pytest.raises(ModelError, match="not what it should be"):
+        read_task_settings({"unmask": {"task": task}})
+
+
+def test_the_commands(tmp_path: Path, base: Path) -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "unmask", *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    rows = "".join(f"{example.text}\t{example.target}\n" for example in reviews())
+    (tmp_path / "train.tsv").write_text("frase\trótulo\n" + rows, "utf-8")
+    made = run(
+        *("finetune", "classify", "-m", str(base), "--train", "train.tsv", "-o", "out", "-q", "--json"),
+        *("--set", "lr=5e-3", "--set", "epochs=4", "--layers", "1"),
+    )
+    assert made.returncode == 0, made.stderr
+    assert json.loads(made.stdout)["metric"] == "accuracy"
+    said = run("predict", "-m", "out", "train.tsv", "-o", "said.csv")
+    assert said.returncode == 0, said.stderr
+    assert f"{len(reviews())} rows: said.csv" in said.stdout
+    wrong = run("finetune", "tag", "-m", str(base), "--train", "train.tsv", "-o", "x", "--set", "epoch=4")
+    assert wrong.returncode == 2
+    assert "there is no epoch; did you mean epochs?" in wrong.stderr
+    assert "Traceback" not in wrong.stderr
+
+
+@pytest.mark.slow
+def test_a_million_rows_take_no_more_memory(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    model = network(tokenizer, "classify", labels=("bad", "good"), width=8, inner=8, heads=1)
+    save_model(model, tmp_path / "model", tokenizer)
+    peaks = {}
+    for rows in (20_000, 1_000_000):
+        path = tmp_path / f"{rows}.csv"
+        with path.open("w", encoding="utf-8") as file:
+            file.write("text\n")
+            file.writelines(f"a sopa {number % 977}\n" for number in range(rows))
+        script = (
+            "import resource, sys; from pathlib import Path; import unmask\n"
+            "from unmask.tasks.apply import predict_file\n"
+            "file = Path(sys.argv[2])\n"
+            "count = predict_file(unmask.load(sys.argv[1]), file, file.with_suffix('.out.csv'))\n"
+            "print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        )
+        command = [sys.executable, "-c", script, str(tmp_path / "model"), str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        count, peak = map(int, done.stdout.split())
+        assert count == rows
+        peaks[rows] = peak
+    assert peaks[1_000_000] < peaks[20_000] * 1.1

@@ -1,0 +1,109 @@
+"""Batches of tasks: pure functions of the step, every item once an epoch, the loss whatever the cut."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.tasks.conftest import questions, reviews, tagged
+
+from unmask.config import TrainConfig
+from unmask.errors import InputError
+from unmask.model.network import Model
+from unmask.predict.windows import Window
+from unmask.tasks.batches import Item, TaskFeed
+from unmask.tasks.finetune import gather
+from unmask.tasks.kinds import balanced, hold_out
+from unmask.tasks.objective import TaskLoss
+from unmask.tasks.settings import FinetuneConfig
+from unmask.train.optim import Optimiser
+
+
+def item(number: int, length: int) -> Item:
+    ids = np.full(length, number)
+    return Item([Window(ids, np.zeros_like(ids), np.arange(length))], np.array([number]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=50), st.integers(1, 12), st.integers(1, 80))
+def test_every_item_once_an_epoch(lengths: list[int], batch: int, micro: int) -> None:
+    items = [item(number, length) for number, length in enumerate(lengths)]
+    feed = TaskFeed(items, batch, micro, seed=3, segments=False)
+    for epoch in range(2):
+        steps = range(epoch * feed.steps_per_epoch, (epoch + 1) * feed.steps_per_epoch)
+        seen = [
+            each for step in steps for part in feed.step(step).batches for each in part.target_ids.tolist()
+        ]
+        assert sorted(seen) == list(range(len(items)))
+        for step in steps:
+            for part in feed.step(step).batches:
+                assert len(part.ids) <= micro or len(part.cu_seqlens) == 2
+                counts = [lengths[number] for number in part.target_ids]
+                assert part.cu_seqlens.diff().tolist() == counts == sorted(counts, reverse=True)
+    again = TaskFeed(items, batch, micro, seed=3, segments=False).step(0)
+    for one, other in zip(feed.step(0).batches, again.batches, strict=True):
+        assert torch.equal(one.ids, other.ids)
+
+
+@pytest.mark.parametrize("task", ["classify", "tag", "qa"])
+def test_the_loss_does_not_depend_on_micro_batches_or_windows_of_others(base: Path, task: str) -> None:
+    examples = {"classify": reviews, "tag": tagged, "qa": questions}[task]()[:12]
+    config = FinetuneConfig(length=10, stride=3, long="mean")
+    made = gather(task, base, examples, [], config)  # type: ignore[arg-type]
+    model: Model = made.model(0).eval()
+    predictor = made.kind.predictor(model, made.tokenizer, made.task)
+    items = made.kind.items(made.kind.prepare(predictor, examples), examples)
+    loss = TaskLoss(made.kind.head)
+    totals = []
+    for micro in (1, 40, 10_000):
+        batches = TaskFeed(items, 100, micro, 0, True).step(0).batches
+        outcomes = [loss(model, batch)[made.kind.head].losses for batch in batches]  # type: ignore[arg-type]
+        assert sum(map(len, outcomes)) == sum(loss.counts(b)[made.kind.head] for b in batches)  # type: ignore[arg-type]
+        totals.append(torch.cat(outcomes).sum().item())
+    assert totals == pytest.approx([totals[0]] * 3, rel=1e-5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.text(max_size=3), st.sampled_from("ab")), min_size=1, max_size=60),
+    st.floats(0.05, 0.5),
+)
+def test_the_split_keeps_classes_and_equal_texts_together(rows: list[tuple[str, str]], share: float) -> None:
+    try:
+        train, held = hold_out(rows, share, lambda row: row[0], lambda row: row[1])
+    except InputError:
+        assert all(len({text for text, label in rows if label == each}) < 2 for each in "ab")
+        return
+    assert sorted(train + held) == sorted(rows)
+    for label in "ab":
+        texts = {text for text, each in rows if each == label}
+        out = {text for text, each in held if each == label}
+        assert not out & {text for text, each in train if each == label}
+        assert len(out) <= max(1, round(share * len(texts)))
+        assert bool(out) == (len(texts) > 1)
+
+
+def test_classes_that_count_alike() -> None:
+    weights = balanced([30, 10])
+    assert weights.tolist() == pytest.approx([2 / 3, 2.0])
+    assert float((weights * torch.tensor([30.0, 10.0])).sum()) == pytest.approx(40)
+
+
+def test_lower_blocks_learn_more_slowly(base: Path) -> None:
+    made = gather("classify", base, reviews(), [], FinetuneConfig())
+    model = made.model(0)
+    optimiser = Optimiser(model, TrainConfig(lr=1.0, layer_decay=0.5))
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    rates = {
+        names[id(parameter)]: group["base"]
+        for part in optimiser._parts
+        for group in part.param_groups
+        for parameter in group["params"]
+    }
+    assert rates["heads.classify.linear.weight"] == 1.0
+    assert rates["encoder.blocks.1.attention.qkv.weight"] == 0.5
+    assert rates["encoder.blocks.0.attention.qkv.bias"] == 0.25
+    assert rates["encoder.embeddings.tokens.weight"] == 0.125
+    assert len(rates) == len(names)

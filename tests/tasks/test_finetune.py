@@ -1,0 +1,373 @@
+"""Fine-tuning, from examples to a folder that answers here and in transformers."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.tasks.conftest import GOOD, questions, reviews, tagged
+
+import unmask
+from unmask.checkpoint import load_model
+from unmask.errors import ConfigError, InputError, OutputError
+from unmask.predict import Answerer, Classifier, Tagger
+from unmask.progress import Progress, Stage
+from unmask.runs import read_metrics
+from unmask.tasks.examples import QuestionExample, TaggedExample, TextExample
+from unmask.tasks.finetune import finetune
+from unmask.tasks.run import freeze
+from unmask.tasks.settings import FinetuneConfig
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory, base: Path, fast: FinetuneConfig) -> Path:
+    out = tmp_path_factory.mktemp("out") / "classifier"
+    result = finetune("classify", base, reviews(), out=out, settings=fast)
+    assert result.folder == str(out)
+    assert result.scores["accuracy"] == 1.0
+    assert result.train_examples + result.valid_examples == len(reviews())
+    return out
+
+
+@pytest.fixture(scope="module")
+def tagger(tmp_path_factory: pytest.TempPathFactory, base: Path, fast: FinetuneConfig) -> Path:
+    out = tmp_path_factory.mktemp("out") / "tagger"
+    settings = fast.model_copy(update={"length": 8, "stride": 2})
+    result = finetune("tag", base, tagged(), out=out, settings=settings)
+    assert result.metric == "f1"
+    assert result.scores["f1"] > 0.9
+    return out
+
+
+@pytest.fixture(scope="module")
+def answerer(tmp_path_factory: pytest.TempPathFactory, base: Path, fast: FinetuneConfig) -> Path:
+    out = tmp_path_factory.mktemp("out") / "answerer"
+    impossible = [
+        QuestionExample("Quando mora?", example.context, (), place=example.place) for example in questions()
+    ]
+    both = [*questions(), *impossible]
+    result = finetune("qa", base, both, both[::5], out, fast.model_copy(update={"epochs": 12}))
+    assert result.scores["f1"] > 0.8
+    assert result.scores["unanswerable_right"] > 0.8
+    return out
+
+
+def test_the_folder_answers(classifier: Path) -> None:
+    model = unmask.load(classifier)
+    assert isinstance(model, Classifier)
+    assert model.config.labels == ("bad", "good")
+    found = model([f"a sopa {GOOD[0]} em maio", "the room awful ontem"])
+    assert [labels[0].name for labels in found] == ["good", "bad"]  # type: ignore[union-attr]
+    assert model("the room awful ontem")[0].name == "bad"  # type: ignore[union-attr]
+    long = model(["horrível " + "today " * 100])  # longer than the model: the beginning counts
+    assert long[0][0].name == "bad"  # type: ignore[index]
+
+
+def test_what_is_in_the_folder(classifier: Path) -> None:
+    records = list(read_metrics(classifier))
+    assert {record["split"] for record in records} == {"train", "valid"}
+    assert sum(record["split"] == "valid" for record in records) == 10
+    page = (classifier / "report.html").read_text("utf-8")
+    for part in ("Training loss", "Validation accuracy", "Confusion", "Classes", "calibration error"):
+        assert part in page
+    card = (classifier / "README.md").read_text("utf-8")
+    assert "license: mit" in card
+    assert "| accuracy | 1.0000 |" in card
+    assert json.loads((classifier / "config.json").read_text())["unmask"]["task"]["name"] == "classify"
+
+
+def test_transformers_agrees_on_classes(classifier: Path) -> None:
+    from transformers import pipeline
+
+    theirs = pipeline("text-classification", str(classifier), top_k=None)
+    texts = [example.text for example in reviews()[:6]]
+    for ours, found in zip(unmask.load(classifier)(texts), theirs(texts), strict=True):  # type: ignore[operator]
+        assert [label.name for label in ours] == [each["label"] for each in found]
+        np.testing.assert_allclose([label.score for label in ours], [e["score"] for e in found], atol=1e-5)
+
+
+def test_transformers_agrees_on_tags(tagger: Path) -> None:
+    from transformers import pipeline
+
+    model = unmask.load(tagger)
+    assert isinstance(model, Tagger)
+    text = "Marta Sá mora em Leeds"
+    theirs = pipeline("token-classification", str(tagger), aggregation_strategy="first")(text)
+    # eight tokens fit a window, and this text has more: ours are of windows
+    whole = Tagger(model.network, model.tokenizer).tag(text)
+    found = [(each["entity_group"], each["start"], each["end"]) for each in theirs]
+    assert [(each.label, each.start, each.end) for each in whole] == found
+    assert [(each.label, each.text) for each in model.tag(text)] == [("PER", "Marta Sá"), ("LOC", "Leeds")]
+
+
+def test_long_texts_are_tagged_to_their_end(tagger: Path) -> None:
+    model = unmask.load(tagger)
+    assert isinstance(model, Tagger)
+    sentence = ("Rui", "Sá", "mora", "em", "Porto", "ontem")
+    (labels,) = model([sentence * 9])  # type: ignore[misc]
+    truth = ["B-PER", "I-PER", "O", "O", "B-LOC", "O"] * 9
+    assert len(labels) == len(truth)
+    assert np.mean([label.name == tag for label, tag in zip(labels, truth, strict=True)]) > 0.85
+    text = " ".join(sentence * 9)
+    found = model.tag(text)
+    assert found[-1].start > len(text) - 20
+    assert all(text[entity.start : entity.end] == entity.text for entity in found)
+    assert model([["\u200b", "Rui"], []])[0][0].name == "O"  # type: ignore[union-attr,index]
+
+
+def test_transformers_agrees_on_answers(answerer: Path) -> None:
+    from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+    model = unmask.load(answerer)
+    assert isinstance(model, Answerer)
+    assert model.settings.unanswerable
+    question, context = "Onde mora?", "Alice mora em Madrid."
+    ours = model(question, context)
+    theirs = AutoModelForQuestionAnswering.from_pretrained(answerer)
+    inputs = AutoTokenizer.from_pretrained(answerer)(question, context, return_tensors="pt")
+    with torch.no_grad():
+        out = theirs(**inputs)
+    encoding = model.tokenizer.encode(question, context)
+    first, last = int(out.start_logits.argmax()), int(out.end_logits.argmax())
+    start, end = encoding.offsets[first, 0], encoding.offsets[last, 1]
+    assert context[start:end] == ours.text == "Madrid"  # type: ignore[union-attr]
+
+
+def test_questions_without_an_answer(answerer: Path) -> None:
+    model = unmask.load(answerer)
+    assert isinstance(model, Answerer)
+    found = model(["Quando mora?", "Quem mora?"], ["Rui mora em Leeds.", "Rui mora em Leeds."])
+    assert [answer.text for answer in found] == ["", "Rui"]  # type: ignore[union-attr]
+    assert all(0 < answer.score <= 1 for answer in found)  # type: ignore[union-attr]
+    far = "sempre no fim " * 30 + "Marta mora em Porto."
+    assert far[model.answer("Onde mora?", far).start :].startswith(model.answer("Onde mora?", far).text)
+    with pytest.raises(InputError, match="context is empty"):
+        model.answer("Onde?", " ")
+
+
+def test_numbers_come_back_in_their_own_units(tmp_path: Path, base: Path, fast: FinetuneConfig) -> None:
+    worth = [
+        TextExample(e.text, None, 5000.0 if e.target == "good" else 1000.0 + n % 3)
+        for n, e in enumerate(reviews())
+    ]
+    result = finetune("regress", base, worth, out=tmp_path / "out", settings=fast)
+    assert result.metric == "spearman"
+    assert result.scores["mae"] < 800
+    (label,) = unmask.load(tmp_path / "out")("o vinho excelente sempre")  # type: ignore[operator]
+    assert 4000 < label.score < 6000
+    from transformers import pipeline
+
+    theirs = pipeline("text-classification", str(tmp_path / "out"))("o vinho excelente sempre")
+    assert theirs[0]["score"] == pytest.approx(label.score, rel=1e-4)
+
+
+def test_several_classes_and_pairs(tmp_path: Path, base: Path, fast: FinetuneConfig) -> None:
+    several = [
+        TextExample(e.text, None, (str(e.target), "time") if "ontem" in e.text else (str(e.target),))
+        for e in reviews()
+    ]
+    longer = fast.model_copy(update={"epochs": 25})
+    result = finetune("classify", base, several, several[::3], tmp_path / "multi", longer)
+    assert result.scores["micro_f1"] > 0.9
+    said = unmask.load(tmp_path / "multi")([e.text for e in several])  # type: ignore[operator]
+    right = [
+        {x.name for x in labels if x.score > 0.5} == set(e.target)
+        for labels, e in zip(said, several, strict=True)
+    ]  # type: ignore[arg-type]
+    assert np.mean(right) > 0.8
+    words = reviews()[:40]
+    pairs = [
+        TextExample(a.text, b.text, "same" if a.target == b.target else "other")
+        for a in words[::3]
+        for b in words[::5]
+    ]
+    weighed = fast.model_copy(update={"class_weights": True, "epochs": 2, "long": "mean", "length": 16})
+    result = finetune("pair", base, pairs, out=tmp_path / "pair", settings=weighed)
+    assert set(result.scores) == {"accuracy", "macro_f1", "f1", "matthews"}
+    both = unmask.load(tmp_path / "pair")("the song bom", "o livro mau " * 20)  # type: ignore[operator]
+    assert sum(label.score for label in both) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize(("layers", "learnt"), [(0, set()), (1, {1}), (2, {0, 1})])
+def test_what_is_frozen_does_not_change(
+    tmp_path: Path, base: Path, fast: FinetuneConfig, layers: int, learnt: set[int]
+) -> None:
+    settings = fast.model_copy(update={"layers": layers, "epochs": 1})
+    finetune("classify", base, reviews(), out=tmp_path / "out", settings=settings)
+    before = load_model(base)[0].encoder.state_dict()
+    after = load_model(tmp_path / "out")[0].encoder.state_dict()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert {int(name.split(".")[1]) for name in changed} == learnt
+    assert all(name.startswith("blocks.") for name in changed)
+
+
+def test_no_backward_through_what_is_frozen(base: Path) -> None:
+    model, _ = load_model(base, heads=["tag"], changes={"labels": ("O", "B-X")})
+    freeze(model, 1)
+    ids = torch.arange(5)
+    hidden = model.encoder(ids, ids, torch.tensor([0, 5], dtype=torch.int32), 5)
+    model.tag(hidden).sum().backward()
+    assert model.encoder.blocks[0].attention.qkv.weight.grad is None
+    assert model.encoder.embeddings.tokens.weight.grad is None
+    assert model.encoder.blocks[1].attention.qkv.weight.grad is not None
+
+
+def test_seeds_are_summed_up_and_the_best_is_kept(tmp_path: Path, base: Path, fast: FinetuneConfig) -> None:
+    settings = fast.model_copy(update={"seeds": 3, "epochs": 1, "lr": 1e-3})
+    first = finetune("classify", base, reviews(), out=tmp_path / "a", settings=settings)
+    assert len(first.seeds) == 3
+    assert first.mean == pytest.approx(np.mean(list(first.seeds.values())))
+    assert first.deviation == pytest.approx(np.std(list(first.seeds.values()), ddof=1))
+    assert first.scores[first.metric] == max(first.seeds.values())
+    again = finetune("classify", base, reviews(), out=tmp_path / "b", settings=settings)
+    assert again.seeds == first.seeds
+    assert (tmp_path / "a/model.safetensors").read_bytes() == (tmp_path / "b/model.safetensors").read_bytes()
+
+
+def test_it_stops_when_the_score_stays_away(tmp_path: Path, base: Path) -> None:
+    settings = FinetuneConfig(lr=1e-9, epochs=9, patience=2, batch=40)
+    result = finetune("classify", base, reviews(), out=tmp_path / "out", settings=settings)
+    assert result.epochs == 3  # the first is the best, and two are not better
+
+
+class Signals(Progress):
+    """Sends a signal after some steps."""
+
+    def __init__(self, after: int) -> None:
+        self.after, self.said = after, list[str]()
+
+    def say(self, message: str) -> None:
+        self.said.append(message)
+
+    @contextmanager
+    def stage(self, label: str, total: float | None = None, unit: str = "") -> Iterator[Stage]:
+        watch = self
+
+        class Steps(Stage):
+            def advance(self, amount: float) -> None:
+                watch.after -= 1
+                if watch.after == 0:
+                    os.kill(os.getpid(), signal.SIGTERM)
+
+        yield Steps() if label == "fine-tuning" else Stage()
+
+
+@pytest.mark.parametrize(("after", "written"), [(2, False), (7, True)])
+def test_a_signal_stops_politely(
+    tmp_path: Path, base: Path, fast: FinetuneConfig, after: int, written: bool
+) -> None:
+    result = finetune("classify", base, reviews(), None, tmp_path / "out", fast, progress=Signals(after))
+    assert result.stopped == signal.SIGTERM
+    assert (result.folder is not None) == written == (tmp_path / "out").exists()
+    assert result.steps == after
+
+
+def test_a_split_is_made_and_said(tmp_path: Path, base: Path, fast: FinetuneConfig) -> None:
+    watch = Signals(0)
+    settings = fast.model_copy(update={"epochs": 1})
+    result = finetune("classify", base, reviews(), None, tmp_path / "out", settings, progress=watch)
+    assert f"{result.valid_examples} of {len(reviews())} examples are held out" in watch.said[0]
+    assert result.valid_examples == 8
+
+
+GOODS = reviews()
+
+
+@pytest.mark.parametrize(
+    ("task", "train", "valid", "settings", "error", "message"),
+    [
+        ("classify", GOODS[::2], None, {}, InputError, "every example has the label 'good'"),
+        (
+            "classify",
+            GOODS,
+            [TextExample("x", None, "meh", "v.csv, line 9")],
+            {},
+            InputError,
+            "v.csv, line 9: no training example has the label 'meh', only bad, good",
+        ),
+        (
+            "classify",
+            [TextExample("a", None, "1"), TextExample("b", None, "2")],
+            None,
+            {},
+            InputError,
+            "too few examples",
+        ),
+        (
+            "regress",
+            [TextExample("a", None, 1.0), TextExample("b", None, 1.0)],
+            [],
+            {},
+            InputError,
+            "every example has the number 1",
+        ),
+        (
+            "regress",
+            [TextExample("a", None, 1.0), TextExample("b", None, float("nan"))],
+            [],
+            {},
+            InputError,
+            "not finite",
+        ),
+        (
+            "tag",
+            [TaggedExample(("a", "b"), ("O",), "t.conll, line 3")],
+            [],
+            {},
+            InputError,
+            "t.conll, line 3: 2 words but 1 tags",
+        ),
+        (
+            "tag",
+            tagged(),
+            [TaggedExample(("a",), ("B-ORG",), "line 1")],
+            {},
+            InputError,
+            "no training example has the tag 'B-ORG'",
+        ),
+        ("qa", [QuestionExample("a", "b")], [], {}, InputError, "no question has an answer"),
+        (
+            "qa",
+            [*questions(), QuestionExample("a", " ", place="q 3")],
+            [],
+            {},
+            InputError,
+            "q 3: the context is empty",
+        ),
+        ("classify", GOODS, None, {"metric": "bleu"}, ConfigError, "no metric bleu; it has accuracy"),
+        ("classify", GOODS, None, {"layers": 9}, ConfigError, "the model has 2 blocks"),
+        ("classify", GOODS, None, {"length": 300}, ConfigError, "takes at most 48"),
+        ("translate", GOODS, None, {}, ConfigError, "there is no task translate"),
+    ],
+)
+def test_mistakes_are_one_line(
+    tmp_path: Path,
+    base: Path,
+    task: Any,
+    train: Any,
+    valid: Any,
+    settings: dict[str, Any],
+    error: type,
+    message: str,
+) -> None:
+    with pytest.raises(error, match=message):
+        finetune(task, base, train, valid, tmp_path / "out", FinetuneConfig(**settings))
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_written_over(tmp_path: Path, base: Path) -> None:
+    (tmp_path / "kept").write_text("x")
+    with pytest.raises(OutputError, match="is there already"):
+        finetune("classify", base, reviews(), out=tmp_path)
+
+
+def test_a_training_that_diverges_is_told(tmp_path: Path, base: Path) -> None:
+    settings = FinetuneConfig(lr=1e30, epochs=9, batch=8)
+    with pytest.raises(unmask.errors.UserError, match="diverged.*lower lr"):  # type: ignore[attr-defined]
+        finetune("classify", base, reviews(), out=tmp_path / "out", settings=settings)
