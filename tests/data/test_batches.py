@@ -2,6 +2,9 @@
 
 import json
 import math
+import multiprocessing
+import os
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, replace
 from itertools import islice, pairwise, repeat
@@ -353,6 +356,21 @@ def test_what_cannot_be_is_one_clear_line(make_documents: Callable) -> None:
         load_recipe(None, ["batch.mask.kind=span", "batch.mask.ratio_end=0.7"])
     with pytest.raises(ConfigError, match="exclude each other"):
         load_recipe(None, ["batch.sentences=true", "batch.pairs=nsp"])
+
+
+def test_workers_leave_signals_to_their_parent(make_documents: Callable) -> None:
+    batches = Batches(make_documents(SIZES), BatchConfig(length=32), 1)
+    stream = batches.steps(Position(), 2, workers=1)
+    next(stream)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert not before & {signal.SIGTERM, signal.SIGINT}
+    (worker,) = multiprocessing.active_children()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        os.kill(worker.pid, number)
+    for _ in range(20):  # more than were built ahead
+        next(stream)
+    stream.close()
+    assert not worker.is_alive()
 
 
 @pytest.mark.parametrize("workers", [0, 1])

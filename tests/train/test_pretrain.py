@@ -152,6 +152,16 @@ def test_a_time_becomes_steps_once(small: Make, shards: Path, tmp_path: Path, wa
     assert pretrain(recipe, tmp_path / "run", Start(data=shards), resume=True).steps == planned
 
 
+def test_resume_begins_a_run_that_left_no_checkpoint(small: Make, shards: Path, tmp_path: Path) -> None:
+    start = Start(data=shards)
+    pretrain(small("train.steps=9"), tmp_path / "run", start, resume=True)
+    shutil.rmtree(tmp_path / "run" / "checkpoints")  # as if it had been killed before the first one
+    assert pretrain(small(), tmp_path / "run", start, resume=True).steps == 6
+    assert [row["step"] for row in read_metrics(tmp_path / "run") if row["split"] == "train"] == [
+        *range(1, 7)
+    ]
+
+
 def test_a_finished_run_is_finished(small: Make, shards: Path, tmp_path: Path) -> None:
     first = pretrain(small(), tmp_path / "run", Start(data=shards))
     before = final_weights(tmp_path / "run")
