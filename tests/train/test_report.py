@@ -1,5 +1,6 @@
 """What a person sees of a run: the page, the sentences filled on the way, events for TensorBoard."""
 
+import math
 import re
 import signal
 import sys
@@ -25,6 +26,7 @@ from unmask.model.network import Model
 from unmask.predict import load
 from unmask.runs import Metrics, read_metrics
 from unmask.tokenizer import Tokenizer
+from unmask.train.board import Board
 from unmask.train.cloze import Clozes, choose_clozes, read_clozes
 from unmask.train.frequency import Bands, token_counts
 from unmask.train.machine import Machine
@@ -70,6 +72,8 @@ def test_the_page_shows_what_was_measured(run: Path) -> None:
     assert "<td>40 of 40</td>" in page
     assert "seed = 0" in page
     assert len(page) < 150_000
+    card = (run / "model" / "README.md").read_text("utf-8")
+    assert f"(the commonest token alone: {valid[-1]['guess']:.1%})" in card
 
 
 def test_the_table_of_sentences(run: Path) -> None:
@@ -172,6 +176,21 @@ def test_events_for_tensorboard(run: Path, small: Make, shards: Path, tmp_path: 
     assert len(events.Scalars("valid/languages/pt/accuracy")) == 4
     told = events.Tensors("cloze/text_summary")[-1].tensor_proto.string_val[0].decode()
     assert of(run, "cloze")[-1]["fills"][0]["text"] in told
+
+
+def test_events_after_the_checkpoint_no_longer_count(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    for begin, end, loss in ((0, 5, 1.0), (3, 4, 2.0)):
+        board = Board(tmp_path, begin)
+        for step in range(begin + 1, end + 1):
+            board({"split": "train", "step": step, "loss": loss, "grad_norm": math.nan})
+        board.close()
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    found = [(event.step, event.value) for event in events.Scalars("train/loss")]
+    assert found == [(1, 1.0), (2, 1.0), (3, 1.0), (4, 2.0)]
+    assert events.Tags()["scalars"] == ["train/loss"]
 
 
 def test_tensorboard_that_is_not_there_is_said_at_once(

@@ -25,8 +25,10 @@ def model_card(material: Material, counters: Counters, valid: Validation | None)
         rows["begun from"] = material.base.name
     if valid:
         main = "next" if causal else "mlm"
-        right = f", {valid.accuracy[main]:.1%} of the tokens right" if main in valid.accuracy else ""
-        rows["validation"] = f"loss {valid.loss:.4f}{right}"
+        rows["validation"] = f"loss {valid.loss:.4f}"
+        if main in valid.accuracy:
+            right = f"{valid.accuracy[main]:.1%} of the tokens right"
+            rows["validation"] += f", {right} (the commonest token alone: {valid.guess:.1%})"
     call = 'generate("…")' if causal else f'fill("… {material.tokenizer.mask_token} …")'
     return "\n".join(
         [
