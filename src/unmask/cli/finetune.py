@@ -8,7 +8,7 @@ import typer
 from unmask.cli.options import Json, ModelFolder, Quiet, changes, print_json, progress
 
 if TYPE_CHECKING:
-    from unmask.tasks.finetune import FinetuneResult
+    from unmask.tasks.run import FinetuneResult
 
 _EXAMPLES = """
     unmask finetune classify --model model/ --train reviews.csv -o sentiment

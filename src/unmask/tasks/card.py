@@ -1,13 +1,8 @@
 """The README.md of a fine-tuned folder: what it does, how well, from what."""
 
-from typing import TYPE_CHECKING
-
 from unmask import __version__
 from unmask.predict.info import licence
-from unmask.tasks.run import Material
-
-if TYPE_CHECKING:
-    from unmask.tasks.finetune import FinetuneResult
+from unmask.tasks.run import FinetuneResult, Material
 
 _PIPELINES = {"tag": "token-classification", "qa": "question-answering"}
 _CALLS = {
@@ -17,7 +12,7 @@ _CALLS = {
 }
 
 
-def task_card(made: Material, result: "FinetuneResult") -> str:
+def task_card(made: Material, result: FinetuneResult) -> str:
     """A card in the form that the Hugging Face hub reads."""
     settings, labels = made.settings, made.kind.changes["labels"]
     header = [f"pipeline_tag: {_PIPELINES.get(result.task, 'text-classification')}"]

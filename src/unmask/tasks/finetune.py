@@ -8,7 +8,7 @@ out/
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from unmask.tasks.kinds import Evaluation, TaskKind, hold_out
 from unmask.tasks.questions import Questions
 from unmask.tasks.read import TASKS, Task, read_examples
 from unmask.tasks.report import write_report
-from unmask.tasks.run import Material, Run
+from unmask.tasks.run import FinetuneResult, Material, Run
 from unmask.tasks.settings import FinetuneConfig
 from unmask.tasks.tags import Tags
 from unmask.tasks.texts import Classes, Numbers
@@ -40,32 +40,6 @@ Examples = Path | str | Sequence[Example]
 
 _QA_LENGTH, _LENGTH = 384, 512
 DEFAULTS = FinetuneConfig()
-
-
-@dataclass(frozen=True, slots=True)
-class FinetuneResult:
-    """What a fine-tuning came to."""
-
-    folder: str | None
-    """The model folder; None if it was stopped before its first validation."""
-    task: str
-    metric: str
-    """The score that decided."""
-    scores: dict[str, float]
-    """Validation scores of the model that was kept."""
-    seeds: dict[int, float]
-    """The deciding score of every seed."""
-    mean: float | None
-    deviation: float | None
-    """Of the seeds' scores; with one seed there is none."""
-    train_examples: int
-    valid_examples: int
-    epochs: int
-    steps: int
-    seconds: float
-    """Time spent in training steps, over all seeds."""
-    stopped: int | None = None
-    """The signal that stopped it."""
 
 
 def finetune(

@@ -2,22 +2,18 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from unmask.charts import bars, lines
 from unmask.report import Cell, Heading, Marked, Part, Table, write_page
 from unmask.tasks.kinds import Confusion, Evaluation
 from unmask.tasks.metrics import Calibration
-from unmask.tasks.run import Material, Run
-
-if TYPE_CHECKING:
-    from unmask.tasks.finetune import FinetuneResult
+from unmask.tasks.run import FinetuneResult, Material, Run
 
 _TEXT = 300  # characters shown of a mistake
 
 
 def write_report(
-    path: Path, made: Material, result: "FinetuneResult", runs: Sequence[Run], evaluation: Evaluation
+    path: Path, made: Material, result: FinetuneResult, runs: Sequence[Run], evaluation: Evaluation
 ) -> None:
     """Write the page."""
     rows: list[list[Cell]]

@@ -163,6 +163,32 @@ class Run:
             self.weights[name].copy_(parameter.detach())
 
 
+@dataclass(frozen=True, slots=True)
+class FinetuneResult:
+    """What a fine-tuning came to."""
+
+    folder: str | None
+    """The model folder; None if it was stopped before its first validation."""
+    task: str
+    metric: str
+    """The score that decided."""
+    scores: dict[str, float]
+    """Validation scores of the model that was kept."""
+    seeds: dict[int, float]
+    """The deciding score of every seed."""
+    mean: float | None
+    deviation: float | None
+    """Of the seeds' scores; with one seed there is none."""
+    train_examples: int
+    valid_examples: int
+    epochs: int
+    steps: int
+    seconds: float
+    """Time spent in training steps, over all seeds."""
+    stopped: int | None = None
+    """The signal that stopped it."""
+
+
 def freeze(model: Model, layers: int | str) -> None:
     """Leave only the heads and the last `layers` blocks to learn; `all` leaves everything."""
     if layers == "all":
