@@ -30,6 +30,7 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 OWN_WEIGHTS = "unmask_heads.safetensors"
 PICKLE = "pytorch_model.bin"
+PICKLE_INDEX = "pytorch_model.bin.index.json"
 _PARTS = (
     "*.json",
     "*.safetensors",
@@ -146,7 +147,7 @@ def _read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
     if (folder / WEIGHTS).exists():
         return _read_safetensors(folder, WEIGHTS)
     if (folder / INDEX).exists():
-        return _read_shards(folder)
+        return _read_shards(folder, INDEX, _read_safetensors)
     pickled = sorted(folder.glob("*.bin"))
     if pickled and not allow_pickle:
         raise ModelError(
@@ -154,21 +155,25 @@ def _read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
             f"unmask convert {folder} DST --allow-pickle"
         )
     if (folder / PICKLE).exists():
-        return _read_pickle(inside(folder, PICKLE))
+        return _read_pickle(folder, PICKLE)
+    if (folder / PICKLE_INDEX).exists():
+        return _read_shards(folder, PICKLE_INDEX, _read_pickle)
     raise ModelError(f"{folder} has no {WEIGHTS}: it is not a model folder, or its copy is incomplete")
 
 
-def _read_shards(folder: Path) -> dict[str, Tensor]:
-    placed = read_json(folder, INDEX).get("weight_map")
+def _read_shards(
+    folder: Path, index: str, read: Callable[[Path, str], dict[str, Tensor]]
+) -> dict[str, Tensor]:
+    placed = read_json(folder, index).get("weight_map")
     if not isinstance(placed, dict) or not all(isinstance(name, str) for name in placed.values()):
-        raise ModelError(f"{folder / INDEX} has no weight_map of names to files")
+        raise ModelError(f"{folder / index} has no weight_map of names to files")
     tensors: dict[str, Tensor] = {}
     for shard in sorted(set(placed.values())):
-        tensors |= _read_safetensors(folder, shard)
+        tensors |= read(folder, shard)
     lost = sorted(set(placed) - set(tensors))
     if lost:
         raise ModelError(
-            f"{folder}: the shards lack {len(lost)} weights that {INDEX} names, such as {lost[0]}"
+            f"{folder}: the shards lack {len(lost)} weights that {index} names, such as {lost[0]}"
         )
     return tensors
 
@@ -189,10 +194,13 @@ def _write_safetensors(tensors: Mapping[str, Tensor], path: Path) -> None:
         save_file(copies, temporary, metadata={"format": "pt"})
 
 
-def _read_pickle(path: Path) -> dict[str, Tensor]:
+def _read_pickle(folder: Path, name: str) -> dict[str, Tensor]:
     """Tensors of an old checkpoint, through the unpickler that knows tensors only."""
+    path = inside(folder, name)
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise ModelError(f"{folder} has no {name}: its copy is incomplete") from None
     except Exception as error:  # whatever a hostile or broken file makes the unpickler raise
         raise ModelError(
             f"{path} is damaged or holds more than tensors: {str(error).splitlines()[0]}"

@@ -369,7 +369,7 @@ def load_recipe(path: Path | str | None = None, changes: Sequence[str] = ()) -> 
     values = _read_toml(_find(Path(path))) if path else {}
     for change in changes:
         _apply(values, change)
-    return _validate(values, str(path) if path else "--set", Recipe)
+    return checked(values, str(path) if path else "--set", Recipe)
 
 
 def load_settings(section: type[AnySection], changes: Sequence[str] = ()) -> AnySection:
@@ -377,7 +377,7 @@ def load_settings(section: type[AnySection], changes: Sequence[str] = ()) -> Any
     values: dict[str, Any] = {}
     for change in changes:
         _apply(values, change)
-    return _validate(values, "--set", section)
+    return checked(values, "--set", section)
 
 
 def write_recipe(recipe: Recipe, path: Path) -> None:
@@ -434,7 +434,8 @@ def _apply(values: dict[str, Any], change: str) -> None:
         values[last] = text.strip()
 
 
-def _validate(values: Mapping[str, Any], origin: str, section: type[AnySection]) -> AnySection:
+def checked(values: Mapping[str, Any], origin: str, section: type[AnySection]) -> AnySection:
+    """A section with these values; what is wrong with them is one line that begins with their `origin`."""
     try:
         return section.model_validate(values)
     except ValidationError as error:

@@ -52,3 +52,10 @@ def test_changes_and_unknown_names() -> None:
     assert preset("tiny", vocab_size=99).vocab_size == 99
     with pytest.raises(ConfigError, match="there is no preset huge; those we have: tiny, mini"):
         preset("huge")
+    for changes, says in (
+        ({"colour": 3}, "preset tiny: there is no colour"),
+        ({"heads": 3}, "preset tiny: "),
+    ):
+        with pytest.raises(ConfigError, match=says) as caught:
+            preset("tiny", **changes)
+        assert "\n" not in str(caught.value)

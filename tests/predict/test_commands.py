@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -40,8 +41,13 @@ def test_fill(run: Run, folder: Folder) -> None:
     status, out, _ = run(
         "fill", "-m", path, "--json", "--candidates", "preto, velha", given="O [MASK] dorme.\n\n"
     )
-    found = json.loads(out)
+    (found,) = map(json.loads, out.splitlines())
     assert {fill["words"][0]["text"] for fill in found["fills"]} == {"preto", "velha"}
+
+
+def test_fill_gives_one_json_line_per_text(run: Run, folder: Folder) -> None:
+    _, out, _ = run("fill", "-m", folder(), "--json", given="O [MASK] dorme.\nA <mask> caiu.\n")
+    assert [json.loads(line)["text"] for line in out.splitlines()] == ["O [MASK] dorme.", "A <mask> caiu."]
 
 
 def test_score(run: Run, folder: Folder, tmp_path: Path) -> None:
@@ -91,10 +97,54 @@ def test_info(run: Run, folder: Folder) -> None:
     assert "not stated" in run("info", path)[1]
 
 
+def test_info_of_an_onnx_folder(run: Run, folder: Folder) -> None:
+    path = folder()
+    (path / "model.safetensors").rename(path / "model.onnx")  # its contents are not read
+    status, out, _ = run("info", path)
+    assert status == 0
+    assert "vectors only" in out
+    assert "layers 2" in out
+    assert "parameters" not in out
+
+
+def test_a_run_is_told_from_its_model(run: Run, folder: Folder) -> None:
+    path = folder()
+    for command in (["info", path.parent], ["fill", "-m", path.parent, "O [MASK]."]):
+        status, _, err = run(*command)
+        assert status == 2
+        assert err == f"unmask: {path.parent} is the folder of a run; its model is in {path}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["info", "nowhere"],
+        ["fill", "-m", "nowhere", "O [MASK]."],
+        ["generate", "-m", "nowhere"],
+        ["score", "-", "-m", "nowhere"],
+        ["score", "-", "-m", "nowhere", "--method", "other"],
+        ["convert", "nowhere", "there"],
+        ["convert", ".", "there", "--to", "tf"],
+    ],
+)
+def test_a_wrong_path_or_option_is_told_before_torch_is_loaded(arguments: list[str], tmp_path: Path) -> None:
+    code = (
+        "import sys, atexit\n"
+        "atexit.register(lambda: print('heavy' if 'torch' in sys.modules else 'light'))\n"
+        f"sys.argv = ['unmask', *{arguments!r}]\nfrom unmask.cli import main\nmain()"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], input="", capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert run.returncode == 2, run.stderr
+    assert run.stdout == "light\n"
+    assert len(run.stderr.splitlines()) == 1
+
+
 def test_convert(run: Run, folder: Folder, tmp_path: Path) -> None:
     status, out, _ = run("convert", folder(), tmp_path / "copy", "-q")
     assert status == 0
-    assert "largest difference 0, mean cosine 1.0" in out
+    assert "largest difference 0, of the head's scores 0, mean cosine 1.0" in out
     _, out, _ = run("convert", tmp_path / "copy", tmp_path / "again", "--json", "-q")
     assert json.loads(out)["difference"] == 0
 

@@ -120,6 +120,35 @@ def test_a_sentence_folder_is_honoured(folder: Callable[..., Path], texts: list[
         own.embed(texts[0], truncate=False)
 
 
+def test_lower_case_and_prompt_of_a_sentence_folder(folder: Callable[..., Path]) -> None:
+    path = folder()
+    write_modules(path, ["Transformer", "Pooling"], {"pooling_mode_mean_tokens": True})
+    plain = load(path, "cpu")
+    (path / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+    settings = {"prompts": {"query": "The Cat: ", "other": ""}, "default_prompt_name": "query"}
+    (path / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    own = load(path, "cpu")
+    assert own.sentence == SentenceSettings(prompt="The Cat: ", lower=True)
+    text = "O Gato DORME."
+    np.testing.assert_allclose(own.embed(text), plain.embed("the cat: o gato dorme."), atol=1e-6)
+    np.testing.assert_allclose(own.embed(text, "token"), plain.embed(text, "token"), atol=1e-6)
+    (path / "config_sentence_transformers.json").write_text('{"default_prompt_name": "lost"}')
+    with pytest.raises(ModelError, match="has no prompt 'lost'"):
+        load(path, "cpu")
+
+
+def test_a_prompt_that_is_not_pooled_is_refused(folder: Callable[..., Path]) -> None:
+    path = folder()
+    write_modules(
+        path, ["Transformer", "Pooling"], {"pooling_mode_mean_tokens": True, "include_prompt": False}
+    )
+    assert load(path, "cpu").sentence.pool == "mean"
+    settings = {"prompts": {"query": "The Cat: "}, "default_prompt_name": "query"}
+    (path / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    with pytest.raises(ModelError, match="include_prompt"):
+        load(path, "cpu")
+
+
 def test_a_sentence_folder_in_the_hugging_face_cache(folder: Callable[..., Path], tmp_path: Path) -> None:
     """Its files are links to where the cache keeps them."""
     path = folder()

@@ -50,6 +50,16 @@ def test_a_piece_that_goes_on_joins_the_word_before(lm: MaskedLM) -> None:
     assert all(fill.text == f"O gato {fill.words[0].text} dorme." for fill in opening)
 
 
+def test_a_new_word_is_not_glued_to_the_one_before(any_lm: MaskedLM) -> None:
+    spaced = 0
+    for fill in any_lm.fill("O gato[MASK].", top=100):
+        word = fill.words[0]
+        space = " " if word.pieces[0].startswith(("Ġ", "▁")) else ""
+        spaced += len(space)
+        assert fill.text == f"O gato{space}{word.text}."
+    assert spaced or any_lm.tokenizer.kind == "wordpiece"
+
+
 def test_several_masks_follow_the_surest_first(lm: MaskedLM, logs_of: LogsOf) -> None:
     """A wide beam over few candidates is an exhaustive search: redo it by hand."""
     words = ["a", "o", "e"]

@@ -82,3 +82,11 @@ def test_mistakes(lm: MaskedLM) -> None:
     with pytest.raises(InputError, match="text 2 has 102 tokens, but the model takes at most 64"):
         lm.score(["O gato.", long])
     assert len(lm.score(long, truncate=True).tokens) == 62
+
+
+def test_both_spellings_of_the_mask(any_lm: MaskedLM) -> None:
+    brackets, angles = (any_lm.score(f"O gato {mask} no telhado.") for mask in ("[MASK]", "<mask>"))
+    assert brackets.tokens == angles.tokens
+    assert any_lm.tokenizer.mask_token not in [token.piece for token in brackets.tokens]
+    one, two = any_lm.embed(["O gato [MASK] no telhado.", "O gato <mask> no telhado."])
+    np.testing.assert_allclose(one, two, atol=1e-6)

@@ -32,6 +32,9 @@ def convert(
     quiet: Quiet = False,
 ) -> None:
     """Write a model folder as safetensors or ONNX, and say how far the copy is from the original."""
+    from unmask.predict.folders import check_conversion
+
+    check_conversion(source, target, to, int8)  # before torch is loaded, which takes seconds
     from unmask.predict.convert import convert as run
 
     said = progress(quiet)
@@ -41,8 +44,9 @@ def convert(
     if json_:
         print_json(asdict(made))
         return
+    scores = "" if made.scores is None else f", of the head's scores {made.scores:.2g}"
     typer.echo(
-        f"{made.folder}: largest difference {made.difference:.2g}, mean cosine {made.cosine:.6f}"
+        f"{made.folder}: largest difference {made.difference:.2g}{scores}, mean cosine {made.cosine:.6f}"
         f" (sequences of {', '.join(map(str, made.lengths))} random tokens)"
     )
     if not made.tokenizer:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli.options import Json, ModelFolder, Quiet, load_language_model, print_json
+from unmask.cli.options import JsonLines, ModelFolder, Quiet, load_language_model, print_json_line
 
 _EXAMPLES = """
     unmask fill --model model/ "O gato [MASK] no telhado."
@@ -35,7 +35,7 @@ def fill(
     candidates: Annotated[
         str | None, typer.Option(metavar="WORD,WORD,…", help="Only these words.", show_default=False)
     ] = None,
-    json_: Json = False,
+    json_: JsonLines = False,
     quiet: Quiet = False,
 ) -> None:
     """Fill the masks of a text, all of them together."""
@@ -45,7 +45,7 @@ def fill(
     for one in texts:
         fills = lm.fill(one, top=top, candidates=words, pieces=pieces)
         if json_:
-            print_json({"text": one, "fills": [asdict(found) for found in fills]})
+            print_json_line({"text": one, "fills": [asdict(found) for found in fills]})
             continue
         for found in fills:
             filled = " · ".join(word.text for word in found.words)

@@ -17,6 +17,9 @@ def info(
     json_: Json = False,
 ) -> None:
     """Family, sizes, parameters by part, vocabulary, positions, licence and heads of a model."""
+    from unmask.predict.folders import find_folder
+
+    find_folder(folder)  # before torch is loaded, which takes seconds
     from unmask.predict.info import describe
 
     facts = describe(folder)

@@ -38,6 +38,7 @@ Changes = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object per line, one line per text.")]
 ModelFolder = Annotated[
     str,
     typer.Option(
@@ -63,6 +64,9 @@ def progress(quiet: bool) -> Progress:
 def load_language_model(folder: str, quiet: bool = False) -> "MaskedLM":
     """The model to use; what did not fit when it was read is said once, on standard error."""
     from unmask.errors import ModelError
+    from unmask.predict.folders import find_folder
+
+    find_folder(folder)  # before torch is loaded, which takes seconds
     from unmask.predict import MaskedLM, load
 
     model = load(folder)
@@ -84,3 +88,8 @@ def changes(given: Sequence[str] | None, **options: Any) -> list[str]:
 def print_json(value: Any) -> None:
     """Print a result for scripts."""
     typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def print_json_line(value: Any) -> None:
+    """Print one of many results for scripts."""
+    typer.echo(json.dumps(value, ensure_ascii=False))

@@ -1,6 +1,5 @@
 """`unmask score`: how likely the model finds each line of a file."""
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import chain, islice
@@ -8,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli.options import ModelFolder, Quiet, load_language_model, progress
+from unmask.cli.options import JsonLines, ModelFolder, Quiet, load_language_model, print_json_line, progress
 
 _EXAMPLES = """
     unmask score sentences.txt --model model/ > scores.tsv
@@ -36,13 +35,15 @@ def score(
     ] = "word-l2r",
     tokens: Annotated[bool, typer.Option("--tokens", help="The score of every token as well.")] = False,
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut off what is too long.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    json_: JsonLines = False,
     quiet: Quiet = False,
 ) -> None:
     """Pseudo-log-likelihood of each line (of a causal model, log-likelihood): score, perplexity, text."""
     from unmask.config import TextConfig
+    from unmask.predict.score import check_method
     from unmask.text import find_sources, read_documents
 
+    check_method(method)
     (source,) = find_sources([file])
     texts = (document.text for document in read_documents(source, TextConfig(documents="line")))
     chunks = _chunks(text for line in texts if (text := line.strip()))
@@ -53,7 +54,7 @@ def score(
             if json_:
                 values = asdict(scored) | {"perplexity": scored.perplexity}
                 values["tokens"] = values["tokens"] if tokens else len(scored.tokens)
-                typer.echo(json.dumps(values, ensure_ascii=False))
+                print_json_line(values)
                 continue
             text = scored.text.replace("\t", " ")
             typer.echo(f"{scored.log_probability:.4f}\t{scored.perplexity:.2f}\t{text}")

@@ -13,7 +13,7 @@ from unmask.evaluation.context import Context, rows
 from unmask.evaluation.results import Measure, Outcome
 from unmask.evaluation.suites import FactsSuite
 from unmask.predict.cloze import Cloze
-from unmask.predict.fill import MASKS
+from unmask.predict.inputs import MASKS
 
 _AMONG = Measure("P@1 among answers", "mean", ("among",), macro="relation")
 _OPEN = tuple(

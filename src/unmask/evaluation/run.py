@@ -22,7 +22,7 @@ from unmask.evaluation.show import update_card, write_report
 from unmask.evaluation.suites import Found, data_folder, find_suites
 from unmask.evaluation.wic import wic
 from unmask.files import digest, disk_errors, file_digest, write_json
-from unmask.predict.loading import find_folder
+from unmask.predict.folders import find_folder
 from unmask.progress import SILENT, Progress
 
 KINDS: dict[str, Callable[[Context, Any], Outcome]] = {

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from unmask.config import ModelConfig
+from unmask.config import ModelConfig, checked
 from unmask.errors import ConfigError
+from unmask.model.families import FAMILIES
 
 _LARGE = {"width": 1024, "layers": 24, "heads": 16, "inner": 4096}
 _ROBERTA = {
@@ -20,33 +21,14 @@ _ROBERTA = {
 }
 _XLMR = _ROBERTA | {"family": "xlm-roberta", "vocab_size": 250_002}
 _MODERN = {
+    **FAMILIES["modernbert"].base,
     "family": "modernbert",
-    "vocab_size": 50_368,
-    "layers": 22,
-    "inner": 1152,
-    "gated": True,
-    "norm": "before",
-    "norm_eps": 1e-5,
-    "norm_bias": False,
-    "attention_bias": False,
-    "inner_bias": False,
     "positions": 8192,
-    "position": "rotary",
     "window": 64,
     "global_every": 3,
-    "segments": 0,
-    "dropout": 0.0,
-    "attention_dropout": 0.0,
-    "head_dropout": 0.0,
-    "head_bias": False,
-    "classifier": "norm",
     "pooling": "mean",
-    "scaled_init": True,
-    "pad_id": 50_283,
-    "bos_id": 50_281,
-    "eos_id": 50_282,
 }
-_DECODER = {"family": "modernbert-decoder", "causal": True, "pooling": "last", "window": 63}
+_DECODER = {**FAMILIES["modernbert-decoder"].base, "family": "modernbert-decoder", "window": 63}
 
 _VALUES: Mapping[str, Mapping[str, Any]] = {
     "tiny": {"width": 128, "layers": 2, "heads": 2, "inner": 512},
@@ -57,13 +39,7 @@ _VALUES: Mapping[str, Mapping[str, Any]] = {
     "bert-large": _LARGE,
     "bert-large-cased": _LARGE | {"vocab_size": 28_996},
     "spanbert-base": {"vocab_size": 28_996},
-    "distilbert": {
-        "family": "distilbert",
-        "layers": 6,
-        "segments": 0,
-        "classifier": "relu",
-        "head_dropout": 0.2,
-    },
+    "distilbert": {**FAMILIES["distilbert"].base, "family": "distilbert"},
     "roberta-base": _ROBERTA,
     "roberta-large": _ROBERTA | _LARGE,
     "xlmr-base": _XLMR,
@@ -83,4 +59,4 @@ def preset(name: str, **changes: Any) -> ModelConfig:
     """The settings of that name, with changes: a vocabulary size, a padding id."""
     if name not in PRESETS:
         raise ConfigError(f"there is no preset {name}; those we have: {', '.join(PRESETS)}")
-    return ModelConfig(**PRESETS[name].model_dump() | changes)
+    return checked(PRESETS[name].model_dump() | changes, f"preset {name}", ModelConfig)

@@ -28,6 +28,11 @@ class Pack:
     segments: Tensor | None
     lengths: tuple[int, ...]  # (S)
 
+    @property
+    def inputs(self) -> tuple[Tensor, Tensor, Tensor, int, Tensor | None]:
+        """What the encoder takes, in its order."""
+        return self.ids, self.positions, self.cu_seqlens, self.max_seqlen, self.segments
+
 
 def plan(lengths: Sequence[int], budget: int) -> list[list[int]]:
     """Numbers of the sequences in each batch: longest first, at most `budget` tokens or one sequence."""

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmask.errors import InputError, ModelError
-from unmask.predict.fill import MASKS, pieces_in_place, with_own_mask
+from unmask.predict.fill import pieces_in_place
+from unmask.predict.inputs import MASKS, with_own_mask
 from unmask.predict.masked import MaskedLM
 
 Floats = NDArray[np.float32]

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from unmask.checkpoint import CONFIG, inside, load_model, read_values, save_model
-from unmask.errors import ConfigError, ModelError, OutputError
+from unmask.errors import ModelError, OutputError
 from unmask.files import disk_errors, write_json
-from unmask.model.encoder import Encoder
 from unmask.model.network import Model
 from unmask.model.weights import LoadReport
-from unmask.predict.batching import pack
-from unmask.predict.export import write_onnx
-from unmask.predict.loading import find_folder
+from unmask.predict.batching import Pack, pack
+from unmask.predict.export import exported_head, write_onnx
+from unmask.predict.folders import check_conversion
 from unmask.predict.onnx import ONNX_FILE, OnnxEncoder
 from unmask.predict.predictor import pool_rows
 from unmask.progress import SILENT, Progress
@@ -29,7 +29,8 @@ _SIDE_FILES = (
     "config_sentence_transformers.json",
     "*_Pooling/config.json",
 )
-_TOLERANCE = 1e-4
+_TOLERANCE, _SCORES_TOLERANCE = 1e-4, 1e-3
+"""Of hidden states, and of scores, which are sums over them."""
 _LENGTHS = (1, 3, 8, 21, 55)
 
 
@@ -43,6 +44,8 @@ class Conversion:
     """Largest absolute difference of any number in the hidden states of sample sequences."""
     cosine: float
     """Mean cosine of their mean vectors."""
+    scores: float | None
+    """Largest absolute difference of any score of the head, if there is one."""
     lengths: tuple[int, ...]
     """Tokens of the sample sequences; together they make one batch with padding."""
     tokenizer: bool
@@ -58,15 +61,7 @@ def convert(
     progress: Progress = SILENT,
 ) -> tuple[Conversion, LoadReport]:
     """Write a model folder as safetensors (`hf`) or ONNX (`onnx`, in eight bits if asked) and compare."""
-    folder, target = find_folder(source), Path(target)
-    if to not in ("hf", "onnx"):
-        raise ConfigError(f"there is no form {to!r}; those we have: hf, onnx")
-    if int8 and to == "hf":
-        raise ConfigError(
-            "int8 goes with --to onnx; in Python, load(folder, dtype='int8') needs no conversion"
-        )
-    if target.resolve() == folder.resolve():
-        raise OutputError(f"{target} is the folder to convert: name another one to write to")
+    folder, target = check_conversion(source, target, to, int8), Path(target)
     model, report = load_model(folder, allow_pickle=allow_pickle)
     has_tokenizer = any(next(folder.glob(pattern), None) for pattern in _TOKENIZER_FILES)
     tokenizer = Tokenizer.load(folder, progress) if has_tokenizer else None
@@ -74,16 +69,18 @@ def convert(
     if to == "hf":
         save_model(model, target, tokenizer)
         _copy(folder, target)
-        written: Encoder | OnnxEncoder = load_model(target)[0].encoder
+        written: Model | OnnxEncoder = load_model(target)[0]
     else:
         _write_onnx_folder(folder, target, model, tokenizer, int8)
         written = OnnxEncoder(target / ONNX_FILE)
-    difference, cosine, lengths = compare(model, written)
-    if difference > _TOLERANCE and not int8:
+    made = Conversion(str(target), to, *compare(model, written), has_tokenizer)
+    scores = made.scores or 0.0
+    if not int8 and (made.difference > _TOLERANCE or scores > _SCORES_TOLERANCE):
         raise ModelError(
-            f"{target}: its vectors are off by {difference:.2g}; do not use it, and report a fault"
+            f"{target}: its vectors are off by {made.difference:.2g} and its scores by {scores:.2g}; "
+            "do not use it, and report a fault"
         )
-    return Conversion(str(target), to, difference, cosine, lengths, has_tokenizer), report
+    return made, report
 
 
 def _write_onnx_folder(
@@ -111,20 +108,31 @@ def _copy(folder: Path, target: Path) -> None:
 
 
 @torch.inference_mode()
-def compare(model: Model, written: Encoder | OnnxEncoder) -> tuple[float, float, tuple[int, ...]]:
-    """Largest difference and mean cosine between a network and its copy, on random sequences.
+def compare(model: Model, written: Model | OnnxEncoder) -> tuple[float, float, float | None, tuple[int, ...]]:
+    """How far a copy of a network is from it, on random sequences: as in `Conversion`.
 
     The network takes them packed; a copy that takes a padded grid is so checked with padding.
     """
     config = model.config
     lengths = tuple(sorted({min(length, config.positions) for length in _LENGTHS}))
     random = np.random.default_rng(0)
-    sequences = [random.integers(0, config.vocab_size, length) for length in lengths]
-    packed = pack(sequences, torch.device("cpu"))
-    truth, answer = (
-        encoder(packed.ids, packed.positions, packed.cu_seqlens, packed.max_seqlen)
-        for encoder in (model.encoder, written)
-    )
+    packed = pack([random.integers(0, config.vocab_size, length) for length in lengths], torch.device("cpu"))
+    (truth, scores), (copy, copied) = (_outputs(network, packed, model) for network in (model, written))
     counts = torch.tensor(lengths)
-    ours, theirs = (pool_rows(rows, counts, "mean") for rows in (truth, answer))
-    return float((truth - answer).abs().max()), float(torch.cosine_similarity(ours, theirs).mean()), lengths
+    ours, theirs = (pool_rows(rows, counts, "mean") for rows in (truth, copy))
+    cosine = float(torch.cosine_similarity(ours, theirs).mean())
+    off = None if scores is None or copied is None else float((scores - copied).abs().max())
+    return float((truth - copy).abs().max()), cosine, off, lengths
+
+
+def _outputs(network: Model | OnnxEncoder, packed: Pack, model: Model) -> tuple[Tensor, Tensor | None]:
+    """Hidden states, and the scores of the model's head if it has one."""
+    head = exported_head(model)
+    if isinstance(network, OnnxEncoder):
+        return network(*packed.inputs), None if head is None else network.run("logits", *packed.inputs)
+    hidden = network.encoder(*packed.inputs)
+    if head is None:
+        return hidden, None
+    if head == "classify":
+        return hidden, network.classify(hidden, packed.cu_seqlens)
+    return hidden, getattr(network, head)(hidden)

@@ -27,9 +27,7 @@ class _Graph(nn.Module):
     def __init__(self, model: Model) -> None:
         super().__init__()
         self.model = model
-        self.head = next((head for head in ("classify", "tag", "answer", "mlm") if head in model.heads), None)
-        if self.head == "classify" and model.config.pooling != "first":
-            raise ModelError(f"a classifier with {model.config.pooling} pooling cannot be written as ONNX")
+        self.head = exported_head(model)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
@@ -38,10 +36,29 @@ class _Graph(nn.Module):
         if self.head is None:
             return (hidden,)
         if self.head == "classify":
-            count, length = input_ids.shape
-            starts = torch.arange(count + 1, device=hidden.device) * length
-            return hidden, self.model.classify(hidden.flatten(0, 1), starts)
+            return hidden, self._classify(hidden, attention_mask)
         return hidden, getattr(self.model, self.head)(hidden)
+
+    def _classify(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        """Scores (B, C) as `Model.classify` gives them, without reading the padding."""
+        config = self.model.config
+        if config.classifier == "pooler":
+            rows = self.model.pooled(hidden[:, 0])
+        elif config.pooling == "first":
+            rows = hidden[:, 0]
+        else:
+            seen = mask.to(hidden.dtype)[:, :, None]  # (B, L, 1)
+            if config.pooling == "last":
+                place = torch.arange(mask.shape[1], device=mask.device)
+                seen = seen * (place == mask.sum(1, keepdim=True) - 1)[:, :, None]
+            rows = (hidden * seen).sum(1) / seen.sum(1)
+        out: Tensor = self.model.heads["classify"](rows)
+        return out
+
+
+def exported_head(model: Model) -> str | None:
+    """The head whose scores are the graph's second output."""
+    return next((head for head in ("classify", "tag", "answer", "mlm") if head in model.heads), None)
 
 
 def input_names(model: Model) -> list[str]:
@@ -78,17 +95,18 @@ def write_onnx(model: Model, file: Path, int8: bool = False) -> None:
     assert program is not None
     proto = program.model_proto
     if int8:
-        _quantise(proto, onnx)
+        quantise_graph(proto)
     with atomic_path(file) as unfinished:
         onnx.save_model(proto, str(unfinished))
 
 
-def _quantise(proto: Any, onnx: Any) -> None:
+def quantise_graph(proto: Any) -> None:
     """Replace the products with constant matrices: one scale per output channel and one per token.
 
     onnxruntime's own dynamic quantisation measures one scale over the whole batch, so that a text's vector
     would depend on the texts beside it.
     """
+    onnx = _import_onnx()
     graph = proto.graph
     weights = {tensor.name: tensor for tensor in graph.initializer}
     constants: dict[str, np.ndarray] = {

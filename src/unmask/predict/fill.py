@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmask.errors import InputError
+from unmask.predict.inputs import MASKS, with_own_mask
 from unmask.predict.results import Fill, Word
 from unmask.tokenizer import Encoding, Tokenizer
 
@@ -21,8 +22,9 @@ Ints = NDArray[np.int64]
 LogProbabilities = Callable[[Sequence[Ints], Sequence[Ints]], list[NDArray[np.float32]]]
 """Sequences of ids and places in each -> log-probabilities over the vocabulary at those places (n, V)."""
 
-MASKS = ("[MASK]", "<mask>")
 BEAM = 10
+_SPACES = ("Ġ", "▁")
+"""How pieces of byte-level BPE and Unigram say that a space stands before them."""
 MAX_LAYOUTS = 64
 
 
@@ -140,7 +142,11 @@ class Filler:
             )
             first, last = map(int, self.encoding.offsets[mask])
             text += self.text[done:first]
-            text = (text if starts[slot.start] else text.rstrip()) + word
+            if not starts[slot.start]:
+                text = text.rstrip()
+            elif text[-1:].strip() and words[-1].pieces[0].startswith(_SPACES):
+                text += " "
+            text += word
             done = last
         mean = beam.total / len(beam.logs)
         return Fill(text + self.text[done:], tuple(words), exp(beam.total), exp(mean))
@@ -195,13 +201,6 @@ def _distinct(beams: list[_Beam]) -> list[_Beam]:
     for beam in beams:
         seen.setdefault(beam.ids.tobytes(), beam)
     return list(seen.values())
-
-
-def with_own_mask(text: str, tokenizer: Tokenizer) -> str:
-    """The text with either spelling of the mask written as this tokenizer writes it."""
-    for spelling in MASKS:
-        text = text.replace(spelling, tokenizer.mask_token)
-    return text
 
 
 def continuations(tokenizer: Tokenizer) -> NDArray[np.bool_]:

@@ -10,6 +10,7 @@ from unmask.tokenizer import Encoding, Tokenizer
 from unmask.tokenizer.guard import backend_errors
 
 Ints = NDArray[np.int64]
+MASKS = ("[MASK]", "<mask>")
 
 
 class Inputs:
@@ -25,7 +26,7 @@ class Inputs:
         """Texts with words and offsets."""
         return [
             encoding if len(encoding) <= self.limit else self._cut(encoding, truncate, number, len(texts))
-            for number, encoding in enumerate(self.tokenizer.encode_batch(list(texts)))
+            for number, encoding in enumerate(self.tokenizer.encode_batch(self._spelt(texts)))
         ]
 
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[Encoding]:
@@ -37,12 +38,15 @@ class Inputs:
         """Ids alone, which is several times faster."""
         limit = min(limit or self.limit, self.limit)
         with backend_errors("the text cannot be tokenised"):
-            results = self.tokenizer.backend.encode_batch_fast(list(texts))
+            results = self.tokenizer.backend.encode_batch_fast(self._spelt(texts))
         sequences = [np.array(result.ids, np.int64) for result in results]
         return [
             ids if len(ids) <= limit else ids[self._kept(len(ids), limit, truncate, number, len(texts))]
             for number, ids in enumerate(sequences)
         ]
+
+    def _spelt(self, texts: Sequence[str]) -> list[str]:
+        return [with_own_mask(text, self.tokenizer) for text in texts]
 
     def _cut(self, encoding: Encoding, truncate: bool, number: int, count: int) -> Encoding:
         kept = self._kept(len(encoding), self.limit, truncate, number, count)
@@ -60,6 +64,13 @@ class Inputs:
             )
         places = np.arange(length)
         return places[(places < limit - self.closing) | (places >= length - self.closing)]
+
+
+def with_own_mask(text: str, tokenizer: Tokenizer) -> str:
+    """The text with either spelling of the mask written as this tokenizer writes it."""
+    for spelling in MASKS:
+        text = text.replace(spelling, tokenizer.mask_token)
+    return text
 
 
 def as_list(texts: str | Sequence[str]) -> list[str]:

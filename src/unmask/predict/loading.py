@@ -1,7 +1,5 @@
 """`load`: a folder, or a model in the local Hugging Face cache, ready to answer. Never the network."""
 
-import os
-import re
 from pathlib import Path
 
 import torch
@@ -12,6 +10,7 @@ from unmask.model.published import read_config
 from unmask.model.weights import LoadReport
 from unmask.predict.answer import Answerer
 from unmask.predict.classify import Classifier
+from unmask.predict.folders import find_folder
 from unmask.predict.masked import MaskedLM
 from unmask.predict.memory import keep_freed_memory
 from unmask.predict.onnx import ONNX_FILE, OnnxModel
@@ -70,39 +69,6 @@ def load(
     if issubclass(kind, TaskModel):
         return kind(model, tokenizer, report, sentence, read_task_settings(read_values(folder)))
     return kind(model, tokenizer, report, sentence)
-
-
-def find_folder(name: str | Path) -> Path:
-    """A path that exists, else the newest stored version of a model in the Hugging Face cache."""
-    path = Path(name)
-    if path.exists():
-        return path
-    cached = _cached(str(name))
-    if cached is None:
-        raise ModelError(
-            f"no model folder at {name}, and none of that name in {cache_folder()}; unmask never downloads"
-        )
-    return cached
-
-
-def cache_folder() -> Path:
-    """Where Hugging Face libraries keep what they downloaded."""
-    if place := os.environ.get("HF_HUB_CACHE"):
-        return Path(place)
-    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
-    return Path(home).expanduser() / "hub"
-
-
-def _cached(name: str) -> Path | None:
-    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or ".." in name:
-        return None
-    folder = cache_folder() / f"models--{name.replace('/', '--')}"
-    try:
-        commit = (folder / "refs" / "main").read_text("utf-8").strip()
-    except OSError:
-        return None
-    snapshot = folder / "snapshots" / commit
-    return snapshot if re.fullmatch(r"\w+", commit) and snapshot.is_dir() else None
 
 
 def choose_device(name: str) -> torch.device:

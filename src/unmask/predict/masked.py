@@ -16,7 +16,7 @@ from unmask.predict.generate import Sampling, sample
 from unmask.predict.inputs import as_list
 from unmask.predict.predictor import Predictor
 from unmask.predict.results import Fill, Generated, Score
-from unmask.predict.score import METHODS, Ints, collect, masked_copy, shared_copies, targets
+from unmask.predict.score import Ints, check_method, collect, masked_copy, shared_copies, targets
 from unmask.progress import SILENT, Progress
 from unmask.tokenizer import Encoding
 
@@ -65,8 +65,7 @@ class MaskedLM(Predictor):
         progress: Progress = SILENT,
     ) -> Score | list[Score]:
         """Pseudo-log-likelihood of one text or many; of a causal model the log-likelihood itself."""
-        if method not in METHODS:
-            raise InputError(f"there is no method {method!r}; those we have: {', '.join(METHODS)}")
+        check_method(method)
         many = as_list(texts)
         encodings = self.inputs.encode(many, truncate)
         places = [targets(encoding, self.tokenizer) for encoding in encodings]

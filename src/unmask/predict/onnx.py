@@ -41,6 +41,18 @@ class OnnxEncoder:
         segments: Tensor | None = None,
     ) -> Tensor:
         """Hidden states (T, D): a padded grid is made for onnxruntime and taken apart again."""
+        return self.run("last_hidden_state", ids, positions, cu_seqlens, max_seqlen, segments)
+
+    def run(
+        self,
+        output: str,
+        ids: Tensor,
+        positions: Tensor,
+        cu_seqlens: Tensor,
+        max_seqlen: int,
+        segments: Tensor | None = None,
+    ) -> Tensor:
+        """An output of the graph: its rows of the packed tokens, or one row per sequence as it is."""
         rows = torch.repeat_interleave(cu_seqlens.diff())
         shape = (len(cu_seqlens) - 1, max_seqlen)
         feed = {name: np.zeros(shape, np.int64) for name in self.names}
@@ -48,8 +60,8 @@ class OnnxEncoder:
         feed["attention_mask"][rows, positions] = 1
         if segments is not None and "token_type_ids" in feed:
             feed["token_type_ids"][rows, positions] = segments.numpy()
-        hidden = self.session.run(["last_hidden_state"], feed)[0]  # (S, L, D)
-        return torch.from_numpy(hidden)[rows, positions]
+        found = torch.from_numpy(self.session.run([output], feed)[0])  # (S, L, …) or (S, …)
+        return found if found.ndim == 2 else found[rows, positions]
 
 
 class OnnxModel:

@@ -114,7 +114,7 @@ class Predictor:
     def _sentences(
         self, texts: list[str], layer: Layer, own: SentenceSettings, truncate: bool, progress: Progress
     ) -> Floats:
-        sequences = self.inputs.ids(texts, truncate, own.max_length)
+        sequences = self.inputs.ids([own.prepared(text) for text in texts], truncate, own.max_length)
         out = np.empty((len(texts), self.config.width), np.float32)
 
         def work(numbers: list[int], packed: Pack) -> None:
@@ -194,20 +194,17 @@ class Predictor:
     @torch.inference_mode()
     def _encode(self, packed: Pack, rows: Tensor | None = None) -> Tensor:
         """The last layer's hidden states (T, D), or only some rows of them."""
-        inputs = (packed.ids, packed.positions, packed.cu_seqlens, packed.max_seqlen, packed.segments)
         if rows is not None and isinstance(self.model, Model):
-            read: Tensor = self.model.encoder(*inputs, rows=rows)
+            read: Tensor = self.model.encoder(*packed.inputs, rows=rows)
             return read
-        hidden: Tensor = self.model.encoder(*inputs)
+        hidden: Tensor = self.model.encoder(*packed.inputs)
         return hidden if rows is None else hidden[rows]
 
     @torch.inference_mode()
     def _trace(self, packed: Pack, attention: bool = False) -> Any:
         if isinstance(self.model, OnnxModel):
             raise ModelError("an ONNX model gives its last layer only; load the folder it was converted from")
-        return self.model.encoder.trace(
-            packed.ids, packed.positions, packed.cu_seqlens, packed.max_seqlen, attention=attention
-        )
+        return self.model.encoder.trace(*packed.inputs, attention=attention)
 
     def _layer(self, packed: Pack, layer: Layer) -> Tensor:
         depth = self.config.layers

@@ -10,11 +10,20 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
+from unmask.errors import InputError
 from unmask.predict.results import Score, TokenScore
 from unmask.tokenizer import Encoding, Tokenizer
 
 Ints = NDArray[np.int64]
 METHODS = ("word-l2r", "token")
+
+
+def check_method(name: str) -> None:
+    """An error if there is no such method."""
+    if name not in METHODS:
+        raise InputError(f"there is no method {name!r}; those we have: {', '.join(METHODS)}")
+
+
 Job = tuple[int, int]
 """A token to score: the number of its text, and its number among the places of that text."""
 

@@ -23,6 +23,15 @@ class SentenceSettings:
     normalise: bool = False
     max_length: int | None = None
     """Longer texts are cut off, as published; None: they are an error."""
+    prompt: str = ""
+    """Put before every text."""
+    lower: bool = False
+    """Texts are read in lower case, whatever the tokenizer does."""
+
+    def prepared(self, text: str) -> str:
+        """The text that the model reads."""
+        text = self.prompt + text
+        return text.lower() if self.lower else text
 
 
 def read_sentence_settings(folder: Path) -> SentenceSettings:
@@ -30,19 +39,40 @@ def read_sentence_settings(folder: Path) -> SentenceSettings:
     if not (folder / "modules.json").exists():
         return SentenceSettings()
     pool: Pool = "mean"
-    normalise = False
+    normalise, pools_prompt = False, True
     for module in read_json(folder, "modules.json", list):
         if not isinstance(module, dict):
             raise ModelError(f"{folder / 'modules.json'} should hold one object per layer")
         kind = str(module.get("type", "")).rpartition(".")[2]
         if kind == "Pooling":
-            pool = _pooling(folder, str(Path(str(module.get("path", ""))) / CONFIG))
+            name = str(Path(str(module.get("path", ""))) / CONFIG)
+            pool = _pooling(folder, name)
+            pools_prompt = _settings(folder, name).get("include_prompt") is not False
         elif kind == "Normalize":
             normalise = True
         elif kind != "Transformer":
             raise ModelError(f"{folder / 'modules.json'} asks for a {kind} layer, which unmask does not have")
-    length = _settings(folder, "sentence_bert_config.json").get("max_seq_length")
-    return SentenceSettings(pool, normalise, length if isinstance(length, int) and length > 2 else None)
+    settings = _settings(folder, "sentence_bert_config.json")
+    length = settings.get("max_seq_length")
+    limit = length if isinstance(length, int) and length > 2 else None
+    lower = settings.get("do_lower_case") is True
+    prompt = _default_prompt(folder)
+    if prompt and not pools_prompt:
+        raise ModelError(
+            f"{folder} leaves its prompt out of the mean (include_prompt), which unmask does not"
+        )
+    return SentenceSettings(pool, normalise, limit, prompt, lower)
+
+
+def _default_prompt(folder: Path) -> str:
+    """What stands before every text unless another prompt is asked for."""
+    settings = _settings(folder, "config_sentence_transformers.json")
+    name, prompts = settings.get("default_prompt_name"), settings.get("prompts")
+    if name is None:
+        return ""
+    if not isinstance(prompts, dict) or not isinstance(prompts.get(name), str):
+        raise ModelError(f"{folder}: config_sentence_transformers.json has no prompt {name!r}, its default")
+    return str(prompts[name])
 
 
 def _pooling(folder: Path, name: str) -> Pool:

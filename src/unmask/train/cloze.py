@@ -17,7 +17,7 @@ from unmask.data.plan import generator
 from unmask.data.shards import SENTENCE_START, WORD_START, Array
 from unmask.errors import InputError
 from unmask.model.network import Model
-from unmask.predict.fill import with_own_mask
+from unmask.predict.inputs import with_own_mask
 from unmask.tokenizer import Tokenizer
 from unmask.train.frequency import ranked
 from unmask.train.machine import Machine

@@ -1,0 +1,59 @@
+"""Where a model folder is. Loads nothing heavy: a wrong path is told at once."""
+
+import os
+import re
+from pathlib import Path
+
+from unmask.errors import ConfigError, ModelError, OutputError
+
+CONFIG = "config.json"
+FORMS = ("hf", "onnx")
+
+
+def find_folder(name: str | Path) -> Path:
+    """A folder that exists, else the newest stored version of a model in the Hugging Face cache."""
+    path = Path(name)
+    if path.exists():
+        if not (path / CONFIG).exists() and (path / "model" / CONFIG).exists():
+            raise ModelError(f"{path} is the folder of a run; its model is in {path / 'model'}")
+        return path
+    cached = _cached(str(name))
+    if cached is None:
+        raise ModelError(
+            f"no model folder at {name}, and none of that name in {cache_folder()}; unmask never downloads"
+        )
+    return cached
+
+
+def cache_folder() -> Path:
+    """Where Hugging Face libraries keep what they downloaded."""
+    if place := os.environ.get("HF_HUB_CACHE"):
+        return Path(place)
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
+    return Path(home).expanduser() / "hub"
+
+
+def check_conversion(source: str | Path, target: str | Path, to: str, int8: bool) -> Path:
+    """The folder to convert, if it can be written to `target` in that form."""
+    folder = find_folder(source)
+    if to not in FORMS:
+        raise ConfigError(f"there is no form {to!r}; those we have: {', '.join(FORMS)}")
+    if int8 and to == "hf":
+        raise ConfigError(
+            "int8 goes with --to onnx; in Python, load(folder, dtype='int8') needs no conversion"
+        )
+    if Path(target).resolve() == folder.resolve():
+        raise OutputError(f"{target} is the folder to convert: name another one to write to")
+    return folder
+
+
+def _cached(name: str) -> Path | None:
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or ".." in name:
+        return None
+    folder = cache_folder() / f"models--{name.replace('/', '--')}"
+    try:
+        commit = (folder / "refs" / "main").read_text("utf-8").strip()
+    except OSError:
+        return None
+    snapshot = folder / "snapshots" / commit
+    return snapshot if re.fullmatch(r"\w+", commit) and snapshot.is_dir() else None
