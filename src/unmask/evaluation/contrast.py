@@ -29,13 +29,13 @@ def contrast(context: Context, suite: ContrastSuite) -> Outcome:
     items, left_out = [], {}
     for task, members in tasks.items():
         given = [row for _, row in members]
-        labels = sorted({str(row[key]) for row in given for key in ("label", "edited_label")})
+        labels = {str(row[key]).lower() for row in given for key in ("label", "edited_label")}
         if isinstance(context.subject.predictor, Classifier) and not _fits(context.subject.predictor, labels):
             left_out[task] = f"the model's classes are {', '.join(context.subject.predictor.config.labels)}"
             continue
         texts, edits = (_judge(context, suite, task, given, key) for key in ("text", "edited"))
         for (name, row), one, other in zip(members, texts, edits, strict=True):
-            original, changed = one == str(row["label"]), other == str(row["edited_label"])
+            original, changed = one == str(row["label"]).lower(), other == str(row["edited_label"]).lower()
             items.append(
                 {"id": name, "task": task, "original": float(original), "contrast": float(changed)}
                 | {"both": float(original and changed)}
@@ -46,7 +46,7 @@ def contrast(context: Context, suite: ContrastSuite) -> Outcome:
 
 
 def _judge(context: Context, suite: ContrastSuite, task: str, given: Sequence[Row], key: str) -> list[str]:
-    """The label that the model gives to each text."""
+    """The label that the model gives to each text, in small letters."""
     model = context.subject.predictor
     texts = [str(row[key]) for row in given]
     premises = [str(row["premise"]) for row in given] if "premise" in given[0] else None
@@ -67,10 +67,10 @@ def _ask(model: MaskedLM, prompt: Prompt, texts: Sequence[str], premises: Sequen
         prompt.text.replace("{text}", text).replace("{premise}", premise)
         for text, premise in zip(texts, premises or [""] * len(texts), strict=True)
     ]
-    labels = list(prompt.words)
+    labels = [label.lower() for label in prompt.words]
     best = Cloze(model, filled).score(list(prompt.words.values())).argmax(1)
     return [labels[place] for place in best]
 
 
-def _fits(model: Classifier, labels: Sequence[str]) -> bool:
-    return set(labels) <= {label.lower() for label in model.config.labels}
+def _fits(model: Classifier, labels: set[str]) -> bool:
+    return labels <= {label.lower() for label in model.config.labels}
