@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmask.errors import InputError
+from unmask.progress import SILENT, Progress
 
 Floats = NDArray[np.float32]
 Labels = NDArray[np.str_]
@@ -51,20 +52,20 @@ class LayerProbe:
         return self.accuracy - self.control
 
 
-def probe_layers(train: Words, test: Words, seed: int = 0) -> list[LayerProbe]:
+def probe_layers(train: Words, test: Words, seed: int = 0, progress: Progress = SILENT) -> list[LayerProbe]:
     """A probe of each layer, and of each for the control task."""
     if len(set(train.labels)) < 2:
         raise InputError("a probe needs at least two labels to tell apart")
     control = control_task([*train.words, *test.words], train.labels, seed)
     control_train, control_test = control[: len(train.words)], control[len(train.words) :]
-    return [
-        LayerProbe(
-            layer,
-            fit_predict(one, np.array(train.labels), two) == np.array(test.labels),
-            fit_predict(one, control_train, two) == control_test,
-        )
-        for layer, (one, two) in enumerate(zip(train.vectors, test.vectors, strict=True))
-    ]
+    found = []
+    with progress.stage("probes", len(train.vectors), "layers") as stage:
+        for layer, (one, two) in enumerate(zip(train.vectors, test.vectors, strict=True)):
+            right = fit_predict(one, np.array(train.labels), two) == np.array(test.labels)
+            control_right = fit_predict(one, control_train, two) == control_test
+            found.append(LayerProbe(layer, right, control_right))
+            stage.advance(1)
+    return found
 
 
 def control_task(words: Sequence[str], labels: Sequence[str], seed: int = 0) -> Labels:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unmask.analyse.probes import Words, probe_layers
 from unmask.errors import InputError
@@ -33,9 +34,7 @@ def probe(context: Context, suite: ProbeSuite) -> Outcome:
     train, held_back, test = (
         _vectors(model, sentences, context.progress) for sentences in (learn[cut:], learn[:cut], judged)
     )
-    with context.progress.stage("probes", len(train.vectors), "layers") as stage:
-        chosen = probe_layers(train, _joined(held_back, test), context.seed)
-        stage.advance(len(train.vectors))
+    chosen = probe_layers(train, _joined(held_back, test), context.seed, context.progress)
     inner = len(held_back.words)
     best = max(chosen, key=lambda one: float(one.right[:inner].mean()))
     ends = np.cumsum([len(sentence.words) for sentence in judged])[:-1]
@@ -77,8 +76,11 @@ def _vectors(model: Predictor, sentences: Sequence[TaggedExample], progress: Pro
     """The words of all sentences in order, with their vectors; what the model does not take in is zero."""
     starts = np.cumsum([0, *(len(sentence.words) for sentence in sentences)])
     vectors = np.zeros((model.config.layers + 1, starts[-1], model.config.width), np.float32)
-    for number, layers in model.word_layers([sentence.words for sentence in sentences], progress):
+
+    def take(number: int, layers: NDArray[np.float32]) -> None:
         vectors[:, starts[number] : starts[number] + layers.shape[1]] = layers
+
+    model.word_layers([sentence.words for sentence in sentences], take, progress)
     words = [word for sentence in sentences for word in sentence.words]
     return Words(vectors, words, [tag for sentence in sentences for tag in sentence.tags])
 

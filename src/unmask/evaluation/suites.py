@@ -121,7 +121,7 @@ class ProbeSuite(_TwoParts):
     """Linear probes of every layer, with control tasks."""
 
     kind: Literal["probe"]
-    words: Positive = 20_000
+    words: Positive = 10_000
     """Words to learn from, and at most so many to score on."""
 
 

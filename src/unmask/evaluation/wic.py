@@ -68,10 +68,13 @@ def read_uses(context: Context, pattern: str) -> tuple[list[Use], Bools, list[st
 def cosines(model: Predictor, uses: Sequence[Use], progress: Progress) -> Floats:
     """For every layer (L + 1, pairs) the cosine of the two uses of each pair."""
     vectors = np.zeros((model.config.layers + 1, len(uses), model.config.width))
-    for number, layers in model.word_layers([words for words, _ in uses], progress):
+
+    def take(number: int, layers: NDArray[np.float32]) -> None:
         place = uses[number][1]
         if place < layers.shape[1]:
             vectors[:, number] = layers[:, place]
+
+    model.word_layers([words for words, _ in uses], take, progress)
     vectors /= np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
     half = len(uses) // 2
     cosine: Floats = (vectors[:, :half] * vectors[:, half:]).sum(-1)

@@ -96,20 +96,26 @@ class Predictor:
         return np.stack([_array(block[0]) for block in trace.attention])
 
     def word_layers(
-        self, sentences: Sequence[Sequence[str]], progress: Progress = SILENT
-    ) -> Iterator[tuple[int, Floats]]:
-        """For each sentence of words its number and the vectors (L + 1, words, D) at every layer.
+        self,
+        sentences: Sequence[Sequence[str]],
+        take: Callable[[int, Floats], None],
+        progress: Progress = SILENT,
+    ) -> None:
+        """Give `take` each sentence's number and the vectors (L + 1, words, D) of its words at every layer.
 
-        The longest come first. Words beyond what the model takes are cut off; one without pieces is zero.
+        In any order, from any thread. Words beyond what the model takes are cut off; one without pieces is 0.
         """
         encodings = self.inputs.encode_words(sentences)
-        for numbers, packed in self._batches([encoding.ids for encoding in encodings], progress):
+
+        def work(numbers: list[int], packed: Pack) -> None:
             states = np.stack([_array(hidden) for hidden in self._trace(packed).hidden])
             parts = np.split(states, np.cumsum(packed.lengths)[:-1], axis=1)
             for number, part in zip(numbers, parts, strict=True):
                 words = encodings[number].words
                 belongs = (words == np.arange(words.max() + 1)[:, None]).astype(np.float32)  # (words, n)
-                yield number, belongs / np.maximum(belongs.sum(1, keepdims=True), 1) @ part
+                take(number, belongs / np.maximum(belongs.sum(1, keepdims=True), 1) @ part)
+
+        self._each_batch([encoding.ids for encoding in encodings], work, progress)
 
     def _sentences(
         self, texts: list[str], layer: Layer, own: SentenceSettings, truncate: bool, progress: Progress
@@ -174,16 +180,6 @@ class Predictor:
         """`work(job)` of every job, in order; a GPU and onnxruntime share out their work themselves."""
         own = self.device.type != "cpu" or isinstance(self.model, OnnxModel)
         return map(work, jobs) if own else side_by_side(work, jobs)
-
-    def _batches(
-        self, sequences: Sequence[Ints], progress: Progress = SILENT
-    ) -> Iterator[tuple[list[int], Pack]]:
-        """Which sequences are in each batch, and the batch."""
-        lengths = [len(ids) for ids in sequences]
-        with progress.stage("texts", sum(lengths), "tokens") as stage:
-            for numbers in self._plan(lengths):
-                yield numbers, self._pack([sequences[number] for number in numbers])
-                stage.advance(sum(lengths[number] for number in numbers))
 
     def _plan(self, lengths: Sequence[int]) -> list[list[int]]:
         return plan(lengths, self.budget)
