@@ -26,6 +26,7 @@ PAGES = [
     "docs/pretraining.md",
     "docs/scaling.md",
     "docs/models.md",
+    "docs/finetuning.md",
     "docs/evaluation.md",
 ]
 SENTENCES = [
@@ -58,6 +59,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     prepare(documents, tokenizer, place / "shards-ready", load_recipe(None, ["prepare.valid=0.1"]), workers=1)
     laws = [f"Artigo {n}. O proprietário conserva o telhado e o jardim." for n in range(40)]
     (place / "leis.txt").write_text("\n\n".join(laws), "utf-8")
+    rows = [f"{sentence},{'mau' if 'esqueceu' in sentence else 'bom'}" for sentence in SENTENCES[::3]]
+    (place / "opinioes.csv").write_text("texto,classe\n" + "\n".join(rows), "utf-8")
     return place
 
 
