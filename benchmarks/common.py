@@ -63,7 +63,7 @@ def versions(*packages: str) -> str:
 
 
 def commit() -> str:
-    """The commit that was measured, marked when the tree had changes; UNMASK_COMMIT says it of a bare copy."""
+    """The commit that was measured, marked when the tree had changes; UNMASK_COMMIT names a bare copy."""
     if given := os.environ.get("UNMASK_COMMIT"):
         return given
     try:

@@ -324,23 +324,27 @@ def main() -> None:
 
 
 def compare(parts: Sequence[np.ndarray], options: argparse.Namespace) -> None:
-    """Run all comparisons and write the result."""
-    rows = []
+    """Run all comparisons; what is measured is written down at once."""
+    rows: list[list[object]] = []
     for dropout in (0.1, 0.0):
         for length in (128, 512):
             rows += full(parts, length, dropout, options)
-            print(show(rows[-3:]), flush=True)
-        joined = max((row[3] for row in rows[-2:]), key=lambda speed: speed.tokens_per_s)
-        rows += mixed(parts, dropout, joined, options)
-        print(show(rows[-3:]), flush=True)
+            write(rows, parts, options)
+        if dropout:
+            joined = max((row[3] for row in rows[-2:]), key=lambda speed: speed.tokens_per_s)
+            rows += mixed(parts, dropout, joined, options)
+            write(rows, parts, options)
+
+
+def write(rows: list[list[object]], parts: Sequence[np.ndarray], options: argparse.Namespace) -> None:
+    """The result as far as it goes."""
     lengths = np.array([len(part) for part in parts])
     peak = matmul_peak(torch.device("cuda", torch.cuda.current_device()), True)
     body = (
         f"{torch.cuda.get_device_name()}, matmul peak measured {peak / 1e12:.0f} TFLOP/s (8192³, bfloat16). "
         f"BERT-base, {options.tokens:,} tokens a step, three timed rounds of {options.steps} steps, median; "
-        f"seed {SEED}. "
-        f"Paragraphs: {len(parts):,}, mean {lengths.mean():.0f} tokens, median {np.median(lengths):.0f}, "
-        f"longest {lengths.max()}.\n\n{show(rows)}\n"
+        f"seed {SEED}. Paragraphs: {len(parts):,}, mean {lengths.mean():.0f} tokens, "
+        f"median {np.median(lengths):.0f}, longest {lengths.max()}.\n\n{show(rows)}\n"
     )
     write_result("pretrain-gpu", "Pretraining on a GPU", body, ["torch", "transformers", "tokenizers"])
 

@@ -41,6 +41,8 @@ class Machine:
         model.to(self.device)
         compiled = self.compiles(config)
         if compiled:
+            # First, local, global and last blocks, training or not: each is a graph of the same function.
+            torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
             model.encoder.embeddings.compile(dynamic=True)
         for block in model.encoder.blocks:
             if config.checkpoint_activations:

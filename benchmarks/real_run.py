@@ -1,0 +1,87 @@
+"""One real pretraining run on a GPU: `modern-small` on ten million words of English, then BLiMP.
+
+python benchmarks/real_run.py --seconds 480     # called again after an interruption, it goes on
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from common import RESULTS, arguments, data_root, table, unpack, write_result
+from unmask.charts import Chart, lines, side_by_side
+from unmask.evaluation.results import read
+from unmask.runs import read_metrics
+
+
+def unmask(*words: str) -> None:
+    """Run a command of ours, which must succeed."""
+    subprocess.run([sys.executable, "-W", "ignore", "-m", "unmask", *words], check=True)
+
+
+def draw(train: Sequence[dict], valid: Sequence[dict]) -> list[Chart]:
+    """Loss, accuracy and speed."""
+    every = max(1, len(train) // 200)
+    curves = {
+        "training": [(record["step"], record["loss"]) for record in train[every::every]],
+        "validation": [(record["step"], record["loss"]) for record in valid],
+    }
+    right = {"validation": [(record["step"], record["accuracy"]["mlm"]) for record in valid]}
+    pace = {"speed": [(record["step"], record["tokens_per_s"]) for record in train[every::every]]}
+    return [
+        lines("Loss", "nats per hidden token", curves),
+        lines("Hidden tokens right", "share", right, percent=True),
+        lines("Speed", "tokens/s", pace),
+    ]
+
+
+def main() -> None:
+    """Train, score, write down."""
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=480, help="time to train for")
+    parser.add_argument("--recipe", default="modern-small")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe")
+    options = parser.parse_args()
+    scratch = options.scratch / "real-run"
+    names = sorted(path.name.removesuffix(".txt.xz") for path in (data_root() / "text/en-research").iterdir())
+    texts = unpack([f"en-research/{name}" for name in names], scratch / "text")
+    run = scratch / "run"
+    changes = [f"train.seconds={options.seconds}", *options.set]
+    settings = [word for change in changes for word in ("--set", change)]
+    sources = [word for path in texts for word in ("--text", str(path))]
+    unmask("pretrain", options.recipe, *sources, "-o", str(run), "--resume", *settings)
+    unmask("evaluate", "blimp", "--model", str(run / "model"), "-o", str(scratch / "scores"))
+    records = list(read_metrics(run))
+    train, valid = ([r for r in records if r["split"] == split] for split in ("train", "valid"))
+    (RESULTS / "real-run.svg").write_text(side_by_side(draw(train, valid)), "utf-8")
+    write(options.recipe, run, scratch / "scores", train[-1], valid[-1])
+
+
+def write(recipe: str, run: Path, scores: Path, last: dict, valid: dict) -> None:
+    """The result as a page."""
+    import torch
+
+    plan = json.loads((run / "plan.json").read_text("utf-8"))
+    result = read(scores, "blimp")
+    assert result is not None
+    score = result.main
+    rows = [
+        ("parameters", f"{plan['parameters']:,}"),
+        ("steps, tokens", f"{last['step']:,}, {last['tokens']:,} ({plan['epochs']:.1f} epochs)"),
+        ("seconds in steps", f"{last['seconds']:,.0f}"),
+        ("tokens/s over the whole run", f"{last['tokens'] / last['seconds']:,.0f}"),
+        ("validation loss", f"{valid['loss']:.4f}"),
+        ("hidden tokens right", f"{valid['accuracy']['mlm']:.1%}"),
+        (
+            "BLiMP, 67 sets, macro",
+            f"{100 * score.value:.1f} ({100 * score.low:.1f} to {100 * score.high:.1f})",
+        ),
+    ]
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "the processor"
+    body = f"{recipe} on {device}.\n\n{table(['what', 'value'], rows)}\n\n![curves](real-run.svg)"
+    write_result("real-run", "A real run", body, ["torch", "tokenizers", "numpy"])
+
+
+if __name__ == "__main__":
+    main()
