@@ -115,12 +115,19 @@ class MaskedLM(Predictor):
     ) -> list[NDArray[np.float32]]:
         """Log-probabilities over the vocabulary (places, V) at some places of each sequence of ids."""
         out: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(sequences)
+        step = max(1, _LOGITS // self.config.vocab_size)
         for numbers in self._plan([len(ids) for ids in sequences]):
             packed = self._pack([sequences[number] for number in numbers])
-            hidden = self._encode(packed)
-            for start, number in zip(packed.cu_seqlens.tolist(), numbers, strict=False):
-                rows = torch.from_numpy(start + places[number]).to(self.device)
-                out[number] = self._logits(hidden[rows]).log_softmax(-1).cpu().numpy()
+            starts = packed.cu_seqlens[:-1].tolist()
+            rows = np.concatenate([start + places[n] for start, n in zip(starts, numbers, strict=True)])
+            hidden = self._encode(packed, torch.from_numpy(rows).to(self.device))
+            parts = [
+                self._logits(hidden[at : at + step]).log_softmax(-1).cpu().numpy()
+                for at in range(0, len(rows), step)
+            ]
+            ends = np.cumsum([len(places[number]) for number in numbers])[:-1]
+            for number, logs in zip(numbers, np.split(np.concatenate(parts), ends), strict=True):
+                out[number] = logs
         return out
 
     def _score_masked(
