@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import AdamW, Muon, Optimizer
+from torch.optim import AdamW, Optimizer
 
 from unmask.config import TrainConfig
 from unmask.train import parallel
+from unmask.train.muon import Muon
 
 _MOMENTUM = 0.95
 _BLOCK = re.compile(r"encoder\.blocks\.(\d+)\.")
@@ -34,7 +35,7 @@ class Optimiser:
         if groups["muon"]:
             rate = config.muon_lr
             muon = {"params": groups["muon"], "lr": rate, "base": rate, "weight_decay": config.weight_decay}
-            self._parts.append(Muon([muon], momentum=_MOMENTUM, adjust_lr_fn="original"))
+            self._parts.append(Muon([muon], momentum=_MOMENTUM))
 
     def step(self, lr_share: float) -> None:
         """Update every weight at this share of its highest learning rate."""
