@@ -1,4 +1,4 @@
-"""Muon with all matrices of one shape at once; torch's own takes them one by one, each in dozens of kernels."""
+"""Muon with all matrices of one shape at once; torch's takes them one by one, in dozens of kernels each."""
 
 from collections import defaultdict
 from collections.abc import Mapping
