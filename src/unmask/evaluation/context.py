@@ -20,13 +20,16 @@ _LONGEST_LINE = 1 << 24
 class Subject:
     """The model under test; loaded when first asked for."""
 
-    def __init__(self, folder: Path, device: str = "auto") -> None:
-        self.folder, self.device = folder, device
+    def __init__(self, folder: Path, progress: Progress = SILENT) -> None:
+        self.folder, self._progress = folder, progress
 
     @cached_property
     def predictor(self) -> Predictor:
-        """With whatever head the folder has."""
-        return load(self.folder, self.device)
+        """With whatever head the folder has; what did not fit when it was read is said."""
+        model = load(self.folder)
+        if model.report:
+            self._progress.say(str(model.report))
+        return model
 
     @property
     def language_model(self) -> MaskedLM:

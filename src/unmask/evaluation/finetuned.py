@@ -61,7 +61,7 @@ def finetuned(context: Context, suite: FinetuneSuite) -> Outcome:
             raise KeyboardInterrupt
         if result.folder is None:
             raise ModelError(f"{context.found.name}: the training came to no model")
-        outcome = score(load(folder, context.subject.device), suite, judged)
+        outcome = score(load(folder), suite, judged)
     details = {
         "learned from": result.train_examples, "epochs": result.epochs, "training seconds": result.seconds,
     }  # fmt: skip

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from unmask.evaluation.results import RESULTS, Outcome, Result
 from unmask.evaluation.show import update_card, write_report
 from unmask.evaluation.suites import Found, data_folder, find_suites
 from unmask.evaluation.wic import wic
-from unmask.files import digest, disk_errors, file_digest, write_json
+from unmask.files import digest, file_digest, write_json
 from unmask.predict.folders import find_folder
 from unmask.progress import SILENT, Progress
 
@@ -51,7 +52,7 @@ def evaluate(
     inputs = {one.name: one.inputs() for one in found}  # what is missing is told before any work
     fingerprint = model_fingerprint(folder)
     _claim(out, folder, fingerprint)
-    subject = Subject(folder)
+    subject = Subject(folder, progress)
     done = []
     for one in found:
         mark = digest(
@@ -105,26 +106,20 @@ def _claim(out: Path, folder: Path, fingerprint: str) -> None:
                 f"{out} holds results of another model ({name}), or of {folder} before it was trained on:"
                 " name another folder"
             )
-    with disk_errors(out):
-        out.mkdir(parents=True, exist_ok=True)
+    else:
+        _write(out, folder, fingerprint, [])
 
 
 def _finish(out: Path, folder: Path, fingerprint: str) -> None:
     """Write what all suites of the folder gave, for people and for programs."""
     found = [result for name in results.suites_in(out) if (result := results.read(out, name))]
-    write_json(
-        out / RESULTS,
-        {
-            "model": str(folder),
-            "fingerprint": fingerprint,
-            "unmask": __version__,
-            "suites": {
-                result.suite: {
-                    name: {"value": score.value, "low": score.low, "high": score.high, "items": score.items}
-                    for name, score in result.scores.items()
-                }
-                for result in found
-            },
-        },
-    )
+    _write(out, folder, fingerprint, found)
     write_report(out / "report.html", str(folder), found)
+
+
+def _write(out: Path, folder: Path, fingerprint: str, found: Sequence[Result]) -> None:
+    suites = {
+        result.suite: {name: asdict(score) for name, score in result.scores.items()} for result in found
+    }
+    values = {"model": str(folder), "fingerprint": fingerprint, "unmask": __version__, "suites": suites}
+    write_json(out / RESULTS, values)
