@@ -29,12 +29,12 @@ the copies of biases and in gelu, 5 in norms and sums. sentence-transformers com
 
 Tried and kept: whole batches side by side, one thread each. With two threads per operation they wait for each
 other as soon as another program wants a core: 500 texts on a busy machine took 8.4 s of processor time
-against 3.5, in int8 17.3 against 2.5 (a trial).
+against 3.5, in int8 17.3 against 2.5 (one run of each).
 
 Tried and dropped: MKL's and oneDNN's prepacked products (no faster than the plain ones, within the noise);
 oneDNN's fused linear and gelu (5 % of the feed-forward, private); attention by plain batched products (faster
 at 40 tokens, slower from 100); padding with a mask (slower than runs of equal length); the feed-forward in
-stretches of rows that fit the cache (5 to 48 % slower); batches of 256, 512 and 1,024 tokens (slower than
+stretches of rows that fit the cache (4 to 49 % slower); batches of 256, 512 and 1,024 tokens (slower than
 2,048); onnxruntime's own dynamic int8 (a text's vector depends on its batch)."""
 
 
