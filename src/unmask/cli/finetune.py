@@ -18,6 +18,8 @@ _EXAMPLES = """
     unmask finetune pair --model model/ --train nli.jsonl -o entailment --set lr=3e-5 --set epochs=5
 
     unmask finetune qa --model model/ --train squad.json -o answers --layers 4
+
+    unmask finetune classify --model model/ --train reviews.csv -o sentiment --lora 8
 """
 TextColumn = Annotated[
     str | None,
@@ -61,6 +63,12 @@ def finetune(
             min=0, help="Train only the last so many blocks; 0: only the head.", show_default="everything"
         ),
     ] = None,
+    lora: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="RANK", help="Train low-rank adapters and the head alone.", show_default=False
+        ),
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Train so often; the best by validation is kept.")] = 1,
     set_: Annotated[
         list[str] | None,
@@ -80,7 +88,7 @@ def finetune(
     from unmask.tasks.finetune import finetune as run
     from unmask.tasks.settings import FinetuneConfig
 
-    own = changes(set_, layers=layers, seeds=None if seeds == 1 else seeds)
+    own = changes(set_, layers=layers, lora=lora, seeds=None if seeds == 1 else seeds)
     settings = load_settings(FinetuneConfig, own)
     columns = Columns(text_column, pair_column, label_column)
     result = run(task, model, train, valid, out, settings, columns, progress(quiet))

@@ -20,6 +20,7 @@ def task_card(made: Material, result: FinetuneResult) -> str:
         header.append(f"license: {terms}")
     learnt = {"all": "everything", 0: "the head alone"}.get(settings.layers)
     learnt = learnt or f"the last {settings.layers} blocks and the head"
+    learnt = f"LoRA of rank {settings.lora} and the head" if settings.lora else learnt
     rows = {
         "task": result.task + (f" ({', '.join(labels[:30])})" if labels and result.task != "regress" else ""),
         "begun from": made.folder.resolve().name,

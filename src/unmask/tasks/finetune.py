@@ -25,6 +25,7 @@ from unmask.tasks.card import task_card
 from unmask.tasks.columns import USUAL, Columns
 from unmask.tasks.examples import Example, QuestionExample, TaggedExample, TextExample
 from unmask.tasks.kinds import Evaluation, TaskKind, hold_out
+from unmask.tasks.lora import merge
 from unmask.tasks.questions import Questions
 from unmask.tasks.read import TASKS, Task, read_examples
 from unmask.tasks.report import write_report
@@ -71,6 +72,7 @@ def finetune(
         if best.best is None:
             return result
         network = best.best_model()
+        merge(network)
         predictor = made.kind.predictor(network, made.tokenizer, made.task)
         prepared = made.kind.prepare(predictor, validation)
         evaluation = made.kind.evaluate(predictor, prepared, validation, details=True)

@@ -18,6 +18,7 @@ from unmask.predict.tasks import Prepared
 from unmask.progress import Progress, Stage
 from unmask.tasks.batches import TaskFeed
 from unmask.tasks.kinds import Evaluation, TaskKind
+from unmask.tasks.lora import adapt
 from unmask.tasks.objective import TaskLoss
 from unmask.tasks.settings import FinetuneConfig
 from unmask.tokenizer import Tokenizer
@@ -49,6 +50,8 @@ class Material:
         torch.manual_seed(seed)
         model, _ = load_model(self.folder, heads=[self.kind.head], changes=self.kind.changes)
         freeze(model, self.settings.layers)
+        if self.settings.lora:
+            adapt(model, self.settings.lora, self.settings.lora_alpha, self.settings.lora_matrices)
         return model.to(self.machine.device)
 
 

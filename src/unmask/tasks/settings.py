@@ -1,18 +1,20 @@
 """How a model is fine-tuned."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from unmask.config import Count, Positive, Section, Share, TrainConfig
 from unmask.predict.settings import STRIDE
+
+LORA_LR = 1e-3
 
 
 class FinetuneConfig(Section):
     """Settings of a fine-tuning; `--set key=value` changes one."""
 
     lr: Annotated[float, Field(gt=0)] = 5e-5
-    """Highest learning rate."""
+    """Highest learning rate; with lora, unless said, 1e-3."""
     epochs: Positive = 3
     """Passes over the training examples."""
     batch: Positive = 32
@@ -25,6 +27,12 @@ class FinetuneConfig(Section):
     """Each block's learning rate as a share of that of the block above it."""
     layers: Count | Literal["all"] = "all"
     """Blocks to train, from the top: all, with the embeddings, or so many; 0 trains the head alone."""
+    lora: Count = 0
+    """Train low-rank adapters of this rank and the head alone; they are merged when saved. 0: none."""
+    lora_alpha: Annotated[float, Field(gt=0)] = 16.0
+    """What the adapters say counts alpha / rank times."""
+    lora_matrices: Literal["attention", "all"] = "all"
+    """Which matrices have adapters: those of attention, or those of the feed-forward layers too."""
     class_weights: bool = False
     """Weigh the examples of rare classes more, so that all classes count alike."""
     patience: Positive | None = 2
@@ -49,6 +57,19 @@ class FinetuneConfig(Section):
     """Tokens that go through the model at once; a larger step accumulates gradients."""
     precision: Literal["auto", "bf16", "fp32"] = "auto"
     """Of the matrix products; auto: bf16 on a GPU that has it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rate(cls, values: Any) -> Any:
+        """Adapters begin at zero and are small: they take a higher rate."""
+        adapted = isinstance(values, dict) and values.get("lora") and "lr" not in values
+        return values | {"lr": LORA_LR} if adapted else values
+
+    @model_validator(mode="after")
+    def _check(self) -> "FinetuneConfig":
+        if self.lora and self.layers != "all":
+            raise ValueError("lora and layers exclude each other: adapters are on every block")
+        return self
 
     def train_config(self) -> TrainConfig:
         """The same as the training loop knows it."""
