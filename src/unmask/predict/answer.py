@@ -56,7 +56,7 @@ class Answerer(TaskModel):
     ) -> list[Answer]:
         """The answers to prepared questions."""
         scores: list[list[Floats]] = [[np.empty(0)] * len(each.windows) for each in prepared]
-        for text, number, rows in self._scores(prepared, self._ends, progress):
+        for text, number, rows in self._scores([each.windows for each in prepared], self._ends, progress):
             scores[text][number] = rows
         return [
             choose(each, rows, context, self.settings.unanswerable)

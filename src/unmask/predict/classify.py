@@ -13,8 +13,8 @@ from unmask.errors import InputError
 from unmask.model.network import Model
 from unmask.predict.batching import Pack
 from unmask.predict.results import Label
-from unmask.predict.tasks import Floats, Prepared, TaskModel
-from unmask.predict.windows import trim
+from unmask.predict.tasks import Floats, TaskModel
+from unmask.predict.windows import Window, cut, trim
 from unmask.progress import SILENT, Progress
 from unmask.tokenizer import Encoding
 
@@ -44,15 +44,21 @@ class Classifier(TaskModel):
             for row in probabilities.tolist()
         ]
 
-    def prepare(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[Prepared]:
-        """Texts as the windows that `scores` takes."""
-        return list(map(self._read, self.tokenizer.encode_batch(texts, pairs)))
+    def prepare(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[list[Window]]:
+        """Each text, or pair, as the windows that `scores` takes; mostly one."""
+        found = self.tokenizer.ids_batch(texts, pairs)
+        windows = [[Window(ids, segments, np.arange(len(ids)))] for ids, segments in found]
+        for number, (ids, _) in enumerate(found):
+            if len(ids) > self.length:  # only now is it worth knowing where words and texts are
+                pair = None if pairs is None else pairs[number]
+                windows[number] = self._shortened(self.tokenizer.encode(texts[number], pair))
+        return windows
 
-    def scores(self, prepared: Sequence[Prepared], progress: Progress = SILENT) -> Floats:
+    def scores(self, prepared: Sequence[Sequence[Window]], progress: Progress = SILENT) -> Floats:
         """Scores (N, C) before softmax; the mean over a text's windows."""
         out = np.zeros((len(prepared), len(self.config.labels)), np.float32)
         for text, _, row in self._scores(prepared, self._classes, progress):
-            out[text] += row / len(prepared[text].windows)
+            out[text] += row / len(prepared[text])
         return out
 
     def probabilities(self, scores: Floats) -> Floats:
@@ -66,15 +72,15 @@ class Classifier(TaskModel):
     def _classes(self, packed: Pack, which: list[tuple[int, int]]) -> list[Tensor]:
         return list(class_scores(self.network, packed))
 
-    def _read(self, encoding: Encoding) -> Prepared:
+    def _shortened(self, encoding: Encoding) -> list[Window]:
         long = self.settings.long
-        if len(encoding) <= self.length or long == "mean":
-            return self._cut(encoding)
+        if long == "mean":
+            return cut(encoding, self.length, self.settings.stride)
         if long is None:
             raise InputError(
                 f"a text has {len(encoding)} tokens, but the model takes at most {self.length}: shorten it"
             )
-        return Prepared(encoding, [trim(encoding, self.length, end=long == "tail")])
+        return [trim(encoding, self.length, end=long == "tail")]
 
 
 def class_scores(model: Model, packed: Pack) -> Tensor:

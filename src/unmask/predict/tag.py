@@ -80,7 +80,7 @@ class Tagger(TaskModel):
             found = tag_scores(self.network, packed, torch.from_numpy(rows).to(self.device))
             return torch.split(found.float().softmax(-1), list(map(len, mine)))
 
-        for text, number, rows in self._scores(prepared, compute, progress):
+        for text, number, rows in self._scores([each.windows for each in prepared], compute, progress):
             out[text][places[text][number][0]] = rows
         return out
 

@@ -60,13 +60,13 @@ class TaskModel(Predictor):
 
     def _scores(
         self,
-        prepared: Sequence[Prepared],
+        texts: Sequence[Sequence[Window]],
         compute: Callable[[Pack, list[tuple[int, int]]], Sequence[Tensor]],
         progress: Progress = SILENT,
     ) -> Iterator[tuple[int, int, NDArray[Any]]]:
         """Number of the text, of its window, and what `compute` says of it, batch after batch."""
-        flat = [(text, number) for text, each in enumerate(prepared) for number in range(len(each.windows))]
-        windows = [prepared[text].windows[number] for text, number in flat]
+        flat = [(text, number) for text, each in enumerate(texts) for number in range(len(each))]
+        windows = [texts[text][number] for text, number in flat]
         lengths = list(map(len, windows))
 
         @torch.inference_mode()

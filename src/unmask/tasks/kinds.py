@@ -11,7 +11,7 @@ from torch import Tensor
 from unmask.errors import InputError
 from unmask.model.network import Model
 from unmask.predict.settings import TaskSettings
-from unmask.predict.tasks import Prepared, TaskModel
+from unmask.predict.tasks import TaskModel
 from unmask.tasks.batches import Item
 from unmask.tasks.metrics import Calibration, ClassScore, Scores
 from unmask.tasks.objective import Head
@@ -74,14 +74,14 @@ class TaskKind(Protocol):
     def predictor(self, model: Model, tokenizer: Tokenizer, settings: TaskSettings) -> TaskModel:
         """The model as it will answer."""
 
-    def prepare(self, predictor: Any, examples: Sequence[Any]) -> list[Prepared]:
+    def prepare(self, predictor: Any, examples: Sequence[Any]) -> list[Any]:
         """Examples as windows."""
 
-    def items(self, prepared: Sequence[Prepared], examples: Sequence[Any]) -> list[Item]:
+    def items(self, prepared: Sequence[Any], examples: Sequence[Any]) -> list[Item]:
         """Units of training."""
 
     def evaluate(
-        self, predictor: Any, prepared: Sequence[Prepared], examples: Sequence[Any], details: bool = False
+        self, predictor: Any, prepared: Sequence[Any], examples: Sequence[Any], details: bool = False
     ) -> Evaluation:
         """Score the model."""
 

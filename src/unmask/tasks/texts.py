@@ -13,7 +13,7 @@ from unmask.errors import InputError
 from unmask.model.network import Model
 from unmask.predict.classify import Classifier
 from unmask.predict.settings import TaskSettings
-from unmask.predict.tasks import Prepared
+from unmask.predict.windows import Window
 from unmask.tasks import metrics
 from unmask.tasks.batches import Item
 from unmask.tasks.examples import TextExample
@@ -34,7 +34,7 @@ class _Texts:
         """The model as it will answer."""
         return Classifier(model, tokenizer, settings=settings)
 
-    def prepare(self, predictor: Classifier, examples: Sequence[TextExample]) -> list[Prepared]:
+    def prepare(self, predictor: Classifier, examples: Sequence[TextExample]) -> list[list[Window]]:
         """Examples as windows."""
         pairs = [example.pair for example in examples if example.pair is not None]
         return predictor.prepare([example.text for example in examples], pairs or None)
@@ -86,16 +86,16 @@ class Classes(_Texts):
                         f"{example.place}: no training example has the label {name!r}, only {known}"
                     )
 
-    def items(self, prepared: Sequence[Prepared], examples: Sequence[TextExample]) -> list[Item]:
+    def items(self, prepared: Sequence[Sequence[Window]], examples: Sequence[TextExample]) -> list[Item]:
         """Units of training."""
         truth = self._truth(examples)
         targets = truth.astype(np.float32) if self.multi else truth.argmax(1)
-        return [Item(each.windows, targets[n : n + 1]) for n, each in enumerate(prepared)]
+        return [Item(each, targets[n : n + 1]) for n, each in enumerate(prepared)]
 
     def evaluate(
         self,
         predictor: Classifier,
-        prepared: Sequence[Prepared],
+        prepared: Sequence[Sequence[Window]],
         examples: Sequence[TextExample],
         details: bool = False,
     ) -> Evaluation:
@@ -176,15 +176,15 @@ class Numbers(_Texts):
     def check(self, examples: Sequence[TextExample]) -> None:
         """Every number will do."""
 
-    def items(self, prepared: Sequence[Prepared], examples: Sequence[TextExample]) -> list[Item]:
+    def items(self, prepared: Sequence[Sequence[Window]], examples: Sequence[TextExample]) -> list[Item]:
         """Units of training."""
         targets = ((_values(examples) - self._mean) / self._deviation).astype(np.float32)
-        return [Item(each.windows, targets[n : n + 1]) for n, each in enumerate(prepared)]
+        return [Item(each, targets[n : n + 1]) for n, each in enumerate(prepared)]
 
     def evaluate(
         self,
         predictor: Classifier,
-        prepared: Sequence[Prepared],
+        prepared: Sequence[Sequence[Window]],
         examples: Sequence[TextExample],
         details: bool = False,
     ) -> Evaluation:

@@ -99,6 +99,18 @@ class Tokenizer:
         sources = zip(texts, pairs, strict=True) if pairs is not None else zip(texts, strict=True)
         return [self._encoding(result, source) for result, source in zip(results, sources, strict=True)]
 
+    def ids_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[tuple[Ints, Ints]]:
+        """Ids and segments alone, which is several times faster."""
+        if pairs is not None and len(pairs) != len(texts):
+            raise InputError(f"{len(texts)} texts but {len(pairs)} to pair them with")
+        inputs = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
+        with backend_errors("the text cannot be tokenised"):
+            results = self.backend.encode_batch_fast(inputs)
+        every = [np.array(result.ids, np.int64) for result in results]
+        if pairs is None:
+            return [(ids, np.zeros_like(ids)) for ids in every]
+        return [(ids, _segments(_which_text(result))) for ids, result in zip(every, results, strict=True)]
+
     def encode_words(
         self, words: Sequence[str], pair: Sequence[str] | None = None, *, special: bool = True
     ) -> Encoding:
