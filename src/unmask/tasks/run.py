@@ -14,7 +14,6 @@ from unmask.config import Recipe
 from unmask.errors import UserError
 from unmask.model.network import Model
 from unmask.predict.settings import TaskSettings
-from unmask.predict.tasks import Prepared
 from unmask.progress import Progress, Stage
 from unmask.tasks.batches import TaskFeed
 from unmask.tasks.kinds import Evaluation, TaskKind
@@ -77,7 +76,7 @@ class Run:
         return -math.inf if self.best is None else self.best.scores[self.material.metric]
 
     def train(
-        self, valid: Sequence[Prepared], feed: TaskFeed, wish: Wish, stage: Stage, progress: Progress
+        self, valid: Sequence[Any], feed: TaskFeed, wish: Wish, stage: Stage, progress: Progress
     ) -> None:
         """Train until the epochs are over, the score stays away, or a signal asks to stop."""
         made, settings = self.material, self.material.settings
