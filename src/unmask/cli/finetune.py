@@ -29,6 +29,14 @@ PairColumn = Annotated[
     str | None, typer.Option(metavar="NAME", help="Column of the second text.", show_default=False)
 ]
 
+LabelColumn = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Column of the label or number.", show_default=False)
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting, e.g. lr=3e-5.", show_default=False),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -54,9 +62,7 @@ def finetune(
     ] = None,
     text_column: TextColumn = None,
     pair_column: PairColumn = None,
-    label_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Column of the label or number.", show_default=False)
-    ] = None,
+    label_column: LabelColumn = None,
     layers: Annotated[
         int | None,
         typer.Option(
@@ -70,10 +76,7 @@ def finetune(
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Train so often; the best by validation is kept.")] = 1,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting, e.g. lr=3e-5.", show_default=False),
-    ] = None,
+    set_: Settings = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -55,7 +55,7 @@ def finetune(
 ) -> FinetuneResult:
     """Train a new head, and as much of the model as the settings say; write a model folder."""
     check_free(Path(out))
-    training = _examples(task, train, columns)
+    training = load_examples(task, train, columns)
     if valid is None:
         training, validation = split_examples(task, training, settings.valid)
         progress.say(
@@ -63,7 +63,7 @@ def finetune(
             " are held out, by a hash of their text"
         )
     else:
-        validation = _examples(task, valid, columns)
+        validation = load_examples(task, valid, columns)
     made = gather(task, model, training, validation, settings)
     with repeatable(made.machine), polite_signals() as wish:
         runs = _train(made, wish, progress)
@@ -149,7 +149,8 @@ def _train(made: Material, wish: Wish, progress: Progress) -> list[Run]:
     return runs
 
 
-def _examples(task: Task, source: Examples, columns: Columns) -> list[Any]:
+def load_examples(task: Task, source: Examples, columns: Columns) -> list[Any]:
+    """The examples of a file, or those given."""
     if isinstance(source, Path | str):
         return list(read_examples(task, source, columns))
     return list(source)

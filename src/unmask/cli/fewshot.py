@@ -1,0 +1,98 @@
+"""`unmask fewshot`: how far each way of using a model gets with few labelled examples."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unmask.cli.finetune import LabelColumn, PairColumn, Settings, TextColumn
+from unmask.cli.options import Json, ModelFolder, Quiet, changes, print_json, progress
+
+_EXAMPLES = """
+    unmask fewshot --model model/ --train reviews.csv --valid dev.csv -o few --prompt "It was [MASK]."
+    --words good=great,bad=terrible
+
+    unmask fewshot --model model/ --train nli.jsonl --valid dev.jsonl -o few --text-column premise
+    --pair-column hypothesis --prompt "{text} ? [MASK], {pair}" --words yes=Yes,no=No
+
+    unmask fewshot --model model/ --train reviews.csv --valid dev.csv -o few --methods probe,knn --sizes 4,8
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("fewshot", epilog=_EXAMPLES)(fewshot)
+
+
+def fewshot(
+    model: ModelFolder,
+    train: Annotated[Path, typer.Option(help="Examples: csv, tsv, jsonl, parquet.", show_default=False)],
+    valid: Annotated[Path, typer.Option(help="Examples to score on.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where results go.", show_default=False)],
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            help="A text with one [MASK]; {text} and {pair} stand for the example, which else comes before.",
+            show_default=False,
+        ),
+    ] = None,
+    words: Annotated[
+        str | None,
+        typer.Option(metavar="LABEL=WORD,…", help="The word of each class, one piece.", show_default=False),
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,…", help="Some of cloze, probe, knn, lora.", show_default="all that are possible"
+        ),
+    ] = None,
+    sizes: Annotated[
+        str | None, typer.Option(metavar="N,…", help="Examples per class.", show_default="8,16,32,64")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How often examples are drawn.")] = 3,
+    text_column: TextColumn = None,
+    pair_column: PairColumn = None,
+    label_column: LabelColumn = None,
+    set_: Settings = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare ways to classify with few examples: prompts, probes, neighbours, LoRA; a table and a curve."""
+    from dataclasses import asdict
+
+    from unmask.config import load_settings
+    from unmask.tasks.columns import Columns
+    from unmask.tasks.comparison import FewshotConfig
+    from unmask.tasks.fewshot import fewshot as run
+    from unmask.tasks.fewshot import table
+
+    own = changes(
+        set_,
+        prompt=prompt,
+        words=_listed(words),
+        methods=_listed(methods),
+        sizes=_numbers(sizes),
+        seeds=seeds,
+    )
+    columns = Columns(text_column, pair_column, label_column)
+    result = run(model, train, valid, out, load_settings(FewshotConfig, own), columns, progress(quiet))
+    if json_:
+        print_json(asdict(result))
+        return
+    names, rows = table(result)
+    for row in (names, *rows):
+        typer.echo(f"{row[0]:<10}" + "".join(f"{cell:>16}" for cell in row[1:]))
+    typer.echo(f"the commonest class alone: {result.commonest:.3f}; {out / 'report.html'} has the curve")
+
+
+def _listed(given: str | None) -> list[str] | None:
+    return None if given is None else [part.strip() for part in given.split(",") if part.strip()]
+
+
+def _numbers(given: str | None) -> list[int] | None:
+    from unmask.errors import ConfigError
+
+    try:
+        return None if given is None else [int(part) for part in _listed(given) or ()]
+    except ValueError:
+        raise ConfigError(f"--sizes {given}: write whole numbers with commas between, as 8,16,32") from None

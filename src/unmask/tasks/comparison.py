@@ -1,0 +1,261 @@
+"""Ways to classify with few examples, each tried with every draw of them.
+
+No way sees the validation examples before it is scored on them once: nothing is chosen by them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+
+from unmask.analyse.probes import fit_predict
+from unmask.checkpoint import load_model
+from unmask.config import Count, Positive, Recipe, Section
+from unmask.data.plan import generator
+from unmask.errors import ConfigError, InputError, UserError
+from unmask.model.network import Model
+from unmask.predict.cloze import Cloze
+from unmask.predict.masked import MaskedLM
+from unmask.predict.predictor import Predictor
+from unmask.predict.sentence import read_sentence_settings
+from unmask.progress import Progress
+from unmask.tasks import metrics
+from unmask.tasks.batches import Item, TaskFeed
+from unmask.tasks.examples import TextExample
+from unmask.tasks.lora import adapt
+from unmask.tasks.objective import TaskLoss
+from unmask.tasks.prompts import ClozeLoss, Prompt, choose_words, cloze_items, make_prompt, word_ids
+from unmask.tasks.run import Material
+from unmask.tasks.settings import LORA_LR
+from unmask.tasks.texts import Classes
+from unmask.train.loop import Trainer
+from unmask.train.objectives import Losses
+from unmask.train.schedule import Schedule
+
+Floats = NDArray[np.float32]
+
+Method = Literal["cloze", "probe", "knn", "lora"]
+METHODS: tuple[Method, ...] = get_args(Method)
+_DRAW = 18  # the stream of random numbers that draws examples
+_SKIPS = 5
+
+
+class FewshotConfig(Section):
+    """Settings of a comparison; `--set key=value` changes one."""
+
+    methods: tuple[Method, ...] | None = None
+    """Which ways to compare; by default all that the model and the prompt allow."""
+    sizes: Annotated[tuple[Positive, ...], Field(min_length=1)] = (8, 16, 32, 64)
+    """Examples per class."""
+    seeds: Positive = 3
+    """How often examples are drawn and models trained."""
+    seed: Count = 0
+    """Every random choice follows from this number."""
+    prompt: str | None = None
+    """A text with one [MASK]; {text} (and {pair}) stand for an example, which else comes before it."""
+    words: tuple[str, ...] = ()
+    """`label=word` for each class: the word that fills the mask."""
+    neighbours: Positive = 5
+    """Nearest examples that vote."""
+    steps: Positive = 100
+    """Steps of a training, whatever the number of examples."""
+    batch: Positive = 16
+    """Examples of a step."""
+    lr: Annotated[float, Field(gt=0)] = LORA_LR
+    """Highest learning rate."""
+    lora: Positive = 8
+    """Rank of the adapters."""
+    length: Annotated[int, Field(ge=8)] | None = None
+    """Tokens of the longest text; by default what the model takes up to 512."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One way with one draw of examples."""
+
+    method: str
+    size: int
+    """Examples per class; 0: none."""
+    seed: int
+    scores: dict[str, float]
+
+
+class Comparison:
+    """The ways that can be tried, and the examples drawn for them."""
+
+    def __init__(self, made: Material, settings: FewshotConfig, progress: Progress) -> None:
+        assert isinstance(made.kind, Classes)
+        self.made, self.settings, self.progress, self.kind = made, settings, progress, made.kind
+        if made.kind.multi:
+            raise InputError("fewshot compares ways to tell one class per text: some examples have several")
+        self.truth = [str(example.target) for example in made.valid]
+        self.draws = self._draw()
+        self.skipped: dict[str, str] = {}
+        self.prompt: Prompt | None = None
+        self.methods = [m for m in dict.fromkeys(settings.methods or METHODS) if self._possible(m)]
+        if not self.methods:
+            raise ConfigError("nothing to compare: " + "; ".join(self.skipped.values()))
+
+    def run(self) -> Iterator[Trial]:
+        """Every way with every draw."""
+        ways: dict[str, Callable[[], Iterator[Trial]]] = {
+            "cloze": self._cloze, "probe": self._probe, "knn": self._knn, "lora": self._lora
+        }  # fmt: skip
+        count = len(self.draws) * len(self.methods) + ("cloze" in self.methods)
+        with self.progress.stage("few-shot", count, "trials") as stage:
+            for method in self.methods:
+                stage.note(method)
+                for trial in ways[method]():
+                    stage.advance(1)
+                    yield trial
+
+    def commonest(self) -> dict[str, float]:
+        """The scores of always naming the commonest class of the validation examples."""
+        most = max(self.kind.labels, key=self.truth.count)
+        return metrics.classification(self.truth, [most] * len(self.truth), self.kind.labels)
+
+    def _draw(self) -> dict[tuple[int, int], list[int]]:
+        """For each size and seed the numbers of the training examples; larger draws hold the smaller ones."""
+        of: dict[str, list[int]] = {label: [] for label in self.kind.labels}
+        for number, example in enumerate(self.made.train):
+            of[example.target].append(number)
+        rarest = min(of, key=lambda label: len(of[label]))
+        sizes = [size for size in sorted(set(self.settings.sizes)) if size <= len(of[rarest])]
+        if len(sizes) < len(set(self.settings.sizes)):
+            reason = f"the class {rarest!r} has only {len(of[rarest])} examples"
+            if not sizes:
+                raise InputError(f"{reason}: ask for fewer per class (--sizes)")
+            self.progress.say(f"{reason}: larger sizes are left out")
+        draws: dict[tuple[int, int], list[int]] = {}
+        for seed in range(self.settings.seed, self.settings.seed + self.settings.seeds):
+            rng = generator(seed, _DRAW, 0)
+            order = {label: rng.permutation(numbers).tolist() for label, numbers in of.items()}
+            for size in sizes:
+                draws[size, seed] = [number for numbers in order.values() for number in numbers[:size]]
+        return draws
+
+    def _possible(self, method: str) -> bool:
+        if method != "cloze":
+            return True
+        settings, asked = self.settings, self.settings.methods is not None
+        if settings.prompt is None:
+            return self._skip("the cloze needs a prompt and words: --prompt and --words", asked)
+        model, _ = load_model(self.made.folder)
+        if "mlm" not in model.heads or model.config.causal:
+            which = "is causal" if model.config.causal else "has no masked-LM head"
+            return self._skip(f"no cloze: {self.made.folder} {which}", False)
+        pairs = any(example.pair is not None for example in self.made.train)
+        self.prompt = make_prompt(settings.prompt, settings.words, self.kind.labels, pairs)
+        return True
+
+    def _skip(self, reason: str, asked: bool) -> bool:
+        if asked:
+            raise ConfigError(reason)
+        self.skipped["cloze"] = reason
+        self.progress.say(reason)
+        return False
+
+    def _trial(self, method: str, size: int, seed: int, predicted: Sequence[str]) -> Trial:
+        return Trial(method, size, seed, metrics.classification(self.truth, predicted, self.kind.labels))
+
+    def _cloze(self) -> Iterator[Trial]:
+        """The words without any example, then trained with adapters."""
+        made, prompt, labels = self.made, self.prompt, self.kind.labels
+        assert prompt is not None
+        assert made.task.length is not None
+        texts = prompt.texts(made.valid, made.tokenizer, made.task.length)
+        lm = MaskedLM(self._masked(0), made.tokenizer)
+        words = word_ids(Cloze(lm, texts[:1]), prompt.words)
+        yield self._trial("cloze", 0, self.settings.seed, self._named(choose_words(lm, texts, prompt.words)))
+        for (size, seed), numbers in self.draws.items():
+            model = self._masked(seed)
+            lm = MaskedLM(model, made.tokenizer)
+            drawn = [made.train[number] for number in numbers]
+            cloze = Cloze(lm, prompt.texts(drawn, made.tokenizer, made.task.length))
+            items = cloze_items(cloze, [labels.index(example.target) for example in drawn])
+            self._train(model, items, ClozeLoss(words), seed)
+            yield self._trial("cloze", size, seed, self._named(choose_words(lm, texts, prompt.words)))
+
+    def _masked(self, seed: int) -> Model:
+        torch.manual_seed(seed)
+        model, _ = load_model(self.made.folder, heads=["mlm"])
+        adapt(model, self.settings.lora, self.made.settings.lora_alpha)
+        return model.to(self.made.machine.device)
+
+    def _lora(self) -> Iterator[Trial]:
+        """A new head and adapters."""
+        made, kind, valid = self.made, self.kind, None
+        for (size, seed), numbers in self.draws.items():
+            model = made.model(seed)
+            predictor = kind.predictor(model, made.tokenizer, made.task)
+            valid = valid or kind.prepare(predictor, made.valid)
+            drawn = [made.train[number] for number in numbers]
+            items = kind.items(kind.prepare(predictor, drawn), drawn)
+            self._train(model, items, TaskLoss(kind.head), seed)
+            yield Trial("lora", size, seed, kind.evaluate(predictor, valid, made.valid).scores)
+
+    def _probe(self) -> Iterator[Trial]:
+        """Logistic regression on frozen vectors."""
+        return self._frozen("probe", fit_predict)
+
+    def _knn(self) -> Iterator[Trial]:
+        """The nearest frozen vectors vote."""
+        return self._frozen("knn", self._neighbours)
+
+    def _frozen(self, method: str, fit: Callable[[Floats, Any, Floats], NDArray[Any]]) -> Iterator[Trial]:
+        vectors, valid = self._vectors
+        for (size, seed), numbers in self.draws.items():
+            known = np.stack([vectors[number] for number in numbers])
+            labels = np.array([self.made.train[number].target for number in numbers])
+            yield self._trial(method, size, seed, fit(known, labels, valid).tolist())
+
+    def _neighbours(self, known: Floats, labels: NDArray[np.str_], asked: Floats) -> NDArray[Any]:
+        """Labels by the vote of the nearest vectors, standardised, by cosine."""
+        from sklearn.neighbors import KNeighborsClassifier
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        count = min(self.settings.neighbours, len(known))
+        voters = KNeighborsClassifier(count, metric="cosine", weights="distance")
+        predicted: NDArray[Any] = make_pipeline(StandardScaler(), voters).fit(known, labels).predict(asked)
+        return predicted
+
+    @cached_property
+    def _vectors(self) -> tuple[dict[int, Floats], Floats]:
+        """Vectors of the training examples that are drawn at all, and of the validation examples."""
+        made = self.made
+        used = sorted({number for numbers in self.draws.values() for number in numbers})
+        model, _ = load_model(made.folder, heads=[])
+        model.to(made.machine.device)
+        predictor = Predictor(model, made.tokenizer, sentence=read_sentence_settings(made.folder))
+        found = _embedded(predictor, [*(made.train[number] for number in used), *made.valid])
+        return dict(zip(used, found, strict=False)), found[len(used) :]
+
+    def _train(self, model: Model, items: Sequence[Item], loss: Losses, seed: int) -> None:
+        """So many steps, whatever comes of them."""
+        settings, tuning = self.settings, self.made.settings
+        segments = model.config.segments > 1
+        feed = TaskFeed(items, settings.batch, tuning.micro_tokens, seed, segments)
+        schedule = Schedule(Recipe(seed=seed, train=tuning.train_config()), settings.steps)
+        trainer = Trainer(model, schedule, loss, self.made.machine)
+        for record in trainer.run(feed.steps(0, settings.steps)):
+            if trainer.counters.skipped >= _SKIPS:
+                raise UserError(f"training has diverged at step {record.step}: lower lr")
+        model.eval()
+
+    def _named(self, numbers: Sequence[int]) -> list[str]:
+        return [self.kind.labels[number] for number in numbers]
+
+
+def _embedded(predictor: Predictor, examples: Sequence[TextExample]) -> Floats:
+    """A vector per text; of a pair both, and how far they are apart."""
+    first: Floats = predictor.embed([example.text for example in examples], truncate=True)
+    if all(example.pair is None for example in examples):
+        return first
+    second = predictor.embed([example.pair or "" for example in examples], truncate=True)
+    return np.concatenate((first, second, np.abs(first - second)), axis=1)

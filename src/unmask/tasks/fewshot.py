@@ -1,0 +1,143 @@
+"""Few labelled examples: how far each way of using a pretrained model gets with them. `unmask fewshot`.
+
+out/
+  results.json   every trial     curve.svg   scores by the number of examples     report.html   both
+"""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from unmask.charts import Chart, lines
+from unmask.files import write_atomic, write_json
+from unmask.progress import SILENT, Progress
+from unmask.report import Heading, Part, Table, write_page
+from unmask.tasks.columns import USUAL, Columns
+from unmask.tasks.comparison import Comparison, FewshotConfig, Trial
+from unmask.tasks.finetune import Examples, check_free, gather, load_examples
+from unmask.tasks.settings import FinetuneConfig
+from unmask.train.machine import repeatable
+
+DEFAULTS = FewshotConfig()
+_NAMES = {
+    "cloze": "the words of a prompt, by the masked-LM head: without any example, then trained with LoRA",
+    "probe": "logistic regression on frozen sentence vectors",
+    "knn": "the nearest frozen sentence vectors vote",
+    "lora": "a new head, and adapters in every block (LoRA)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The seeds of one way and size together."""
+
+    method: str
+    size: int
+    mean: float
+    deviation: float | None
+    """With one seed there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class FewshotResult:
+    """What a comparison came to."""
+
+    folder: str
+    model: str
+    labels: tuple[str, ...]
+    metric: str
+    points: tuple[Point, ...]
+    commonest: float
+    """The score of always naming the commonest class."""
+    skipped: dict[str, str]
+    """Ways that could not be tried, and why."""
+    valid_examples: int
+    trials: tuple[Trial, ...]
+
+
+def fewshot(
+    model: Path | str,
+    train: Examples,
+    valid: Examples,
+    out: Path | str = "fewshot",
+    settings: FewshotConfig = DEFAULTS,
+    columns: Columns = USUAL,
+    progress: Progress = SILENT,
+) -> FewshotResult:
+    """Compare ways to classify with few examples; write results.json, curve.svg and report.html."""
+    check_free(Path(out))
+    training, validation = (load_examples("classify", source, columns) for source in (train, valid))
+    tuning = FinetuneConfig(
+        lr=settings.lr, batch=settings.batch, lora=settings.lora, length=settings.length, seed=settings.seed
+    )
+    made = gather("classify", model, training, validation, tuning)
+    comparison = Comparison(made, settings, progress)
+    with repeatable(made.machine):
+        trials = list(comparison.run())
+    result = FewshotResult(
+        folder=str(out),
+        model=made.folder.resolve().name,
+        labels=comparison.kind.labels,
+        metric=made.metric,
+        points=tuple(_points(trials, made.metric)),
+        commonest=comparison.commonest()[made.metric],
+        skipped=comparison.skipped,
+        valid_examples=len(validation),
+        trials=tuple(trials),
+    )
+    _write(Path(out), result)
+    return result
+
+
+def table(result: FewshotResult) -> tuple[list[str], list[list[str]]]:
+    """Names of the columns, and a row for each way: mean ± deviation over the seeds."""
+    sizes = sorted({point.size for point in result.points})
+    found = {(point.method, point.size): point for point in result.points}
+    rows = []
+    for method in dict.fromkeys(point.method for point in result.points):
+        cells = [_shown(found.get((method, size))) for size in sizes]
+        rows.append([method, *cells])
+    return [result.metric, *map(str, sizes)], rows
+
+
+def _shown(point: Point | None) -> str:
+    if point is None:
+        return ""
+    return f"{point.mean:.3f}" + ("" if point.deviation is None else f" ± {point.deviation:.3f}")
+
+
+def _curve(result: FewshotResult) -> Chart:
+    series: dict[str, list[tuple[float, float]]] = {}
+    for point in result.points:
+        series.setdefault(point.method, []).append((float(point.size), point.mean))
+    ends = [point.size for point in result.points]
+    constant = [(float(min(ends)), result.commonest), (float(max(ends)), result.commonest)]
+    return lines("Few examples", result.metric, series | {"commonest class": constant}, "examples per class")
+
+
+def _write(out: Path, result: FewshotResult) -> None:
+    curve = _curve(result)
+    columns, rows = table(result)
+    seeds = len({trial.seed for trial in result.trials})
+    parts: list[Part] = [
+        f"{len(result.labels)} classes, {result.valid_examples:,} validation examples, {seeds} draws of "
+        f"the training examples. The commonest class alone scores {result.commonest:.3f}.",
+        Table(["examples per class", *columns[1:]], rows),
+        curve,
+        Heading("The ways"),
+        Table(["way", "what it does"], [[row[0], _NAMES[row[0]]] for row in rows]),
+        *(f"Left out: {reason}." for reason in result.skipped.values()),
+    ]
+    write_json(out / "results.json", asdict(result))
+    write_atomic(out / "curve.svg", curve.svg)
+    write_page(out / "report.html", f"{result.model} with few examples: {result.metric}", parts)
+
+
+def _points(trials: Sequence[Trial], metric: str) -> Iterator[Point]:
+    groups: dict[tuple[str, int], list[float]] = {}
+    for trial in trials:
+        groups.setdefault((trial.method, trial.size), []).append(trial.scores[metric])
+    for (method, size), scores in groups.items():
+        deviation = statistics.stdev(scores) if len(scores) > 1 else None
+        yield Point(method, size, statistics.mean(scores), deviation)
