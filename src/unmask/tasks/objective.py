@@ -52,7 +52,7 @@ class TaskLoss:
         if self._head == "tag":
             scores = tag_scores(model, packed, batch.target_index)
         else:
-            scores = class_scores(model, packed)
+            scores = class_scores(model, packed).float()
             if batch.windows is not None:
                 scores = reduce_rows(scores, batch.windows, "mean")
         return {self._head: self._outcome(scores.float(), batch.target_ids, model.config.problem)}

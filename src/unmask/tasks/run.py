@@ -95,7 +95,8 @@ class Run:
             if record.step % per_epoch == 0:
                 model.eval()
                 self.epochs = record.step // per_epoch
-                evaluation = made.kind.evaluate(predictor, valid, made.valid)
+                with made.machine.autocast():
+                    evaluation = made.kind.evaluate(predictor, valid, made.valid)
                 better = evaluation.scores[made.metric] > self.score
                 stale = 0 if better else stale + 1
                 self._validated(record, evaluation, better, progress)
