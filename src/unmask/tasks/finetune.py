@@ -75,7 +75,8 @@ def finetune(
         merge(network)
         predictor = made.kind.predictor(network, made.tokenizer, made.task)
         prepared = made.kind.prepare(predictor, validation)
-        evaluation = made.kind.evaluate(predictor, prepared, validation, details=True)
+        with made.machine.autocast():
+            evaluation = made.kind.evaluate(predictor, prepared, validation, details=True)
         made.kind.finish(network)
         _save(network, Path(out), made, result, runs, evaluation)
     return result
