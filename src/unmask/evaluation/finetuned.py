@@ -1,8 +1,7 @@
 """Tasks: a model with the right head is scored, another one is fine-tuned first."""
 
-import tempfile
+import shutil
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,11 +43,12 @@ def finetuned(context: Context, suite: FinetuneSuite) -> Outcome:
     if fits(context.subject.predictor, suite, judged):
         context.progress.say(f"{context.found.name}: the model has the head for it, and is only scored")
         return score(context.subject.predictor, suite, judged)
-    with tempfile.TemporaryDirectory(prefix=".finetune-", dir=context.out) as place:
-        folder = Path(place) / "model"
-        settings = suite.settings.model_copy(
-            update={"seed": context.seed, "metric": suite.metric or suite.settings.metric}
-        )
+    settings = suite.settings.model_copy(
+        update={"seed": context.seed, "metric": suite.metric or suite.settings.metric}
+    )
+    folder = context.out / f".{context.found.name}.model"
+    shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+    try:
         result = finetune(
             suite.task,
             context.subject.folder,
@@ -62,6 +62,8 @@ def finetuned(context: Context, suite: FinetuneSuite) -> Outcome:
         if result.folder is None:
             raise ModelError(f"{context.found.name}: the training came to no model")
         outcome = score(load(folder), suite, judged)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     details = {
         "learned from": result.train_examples, "epochs": result.epochs, "training seconds": result.seconds,
     }  # fmt: skip
