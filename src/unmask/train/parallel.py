@@ -100,7 +100,8 @@ class GradientSum:
         if ranks() == 1 or any(map(is_split, model.parameters())):
             return  # alone, or torch does it
         room = 0
-        for parameter in reversed(list(model.parameters())):  # about the order in which gradients arrive
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        for parameter in reversed(trained):  # about the order in which gradients arrive
             if room <= 0:
                 self._buckets.append([])
                 room = _BUCKET
