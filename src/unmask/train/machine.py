@@ -43,13 +43,12 @@ class Machine:
         if compiled:
             # First, local, global and last blocks, training or not: each is a graph of the same function.
             torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
-            model.encoder.embeddings.compile(dynamic=True)
-        for block in model.encoder.blocks:
-            if config.checkpoint_activations:
-                again = partial(checkpoint, block.forward, use_reentrant=False)
-                block.forward = again
-            if compiled:
-                block.compile(dynamic=True)
+        # The forward passes and not the modules: what FSDP hangs on a module stays outside the graph.
+        for module in (model.encoder.embeddings, *model.encoder.blocks):
+            forward = torch.compile(module.forward, dynamic=True) if compiled else module.forward
+            if config.checkpoint_activations and module is not model.encoder.embeddings:
+                forward = partial(checkpoint, forward, use_reentrant=False)
+            module.forward = forward
         parallel.split(model, config.parallel, self.device)
 
     def peak_memory(self) -> int:
