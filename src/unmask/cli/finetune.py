@@ -8,6 +8,7 @@ import typer
 from unmask.cli.options import Json, ModelFolder, Quiet, changes, print_json, progress
 
 if TYPE_CHECKING:
+    from unmask.tasks.embed import EmbedResult
     from unmask.tasks.run import FinetuneResult
 
 _EXAMPLES = """
@@ -20,6 +21,10 @@ _EXAMPLES = """
     unmask finetune qa --model model/ --train squad.json -o answers --layers 4
 
     unmask finetune classify --model model/ --train reviews.csv -o sentiment --lora 8
+
+    unmask finetune embed --model model/ --train paraphrases.tsv --valid sts.tsv -o vectors
+
+    unmask finetune embed --model model/ --train sentences.txt -o vectors --set temperature=0.05
 """
 TextColumn = Annotated[
     str | None,
@@ -45,8 +50,10 @@ def register(app: typer.Typer) -> None:
 
 def finetune(
     task: Annotated[
-        Literal["classify", "tag", "pair", "qa", "regress"],
-        typer.Argument(help="Classes of texts, tags of words, classes of pairs, answers, or numbers."),
+        Literal["classify", "tag", "pair", "qa", "regress", "embed"],
+        typer.Argument(
+            help="Classes of texts, tags of words, classes of pairs, answers, numbers, or sentence vectors."
+        ),
     ],
     model: ModelFolder,
     train: Annotated[
@@ -88,16 +95,35 @@ def finetune(
 
     from unmask.config import load_settings
     from unmask.tasks.columns import Columns
-    from unmask.tasks.finetune import finetune as run
-    from unmask.tasks.settings import FinetuneConfig
 
     own = changes(set_, layers=layers, lora=lora, seeds=None if seeds == 1 else seeds)
-    settings = load_settings(FinetuneConfig, own)
-    columns = Columns(text_column, pair_column, label_column)
-    result = run(task, model, train, valid, out, settings, columns, progress(quiet))
-    print_json(asdict(result)) if json_ else _print(result)
+    columns, watch = Columns(text_column, pair_column, label_column), progress(quiet)
+    result: FinetuneResult | EmbedResult
+    if task == "embed":
+        from unmask.tasks.embed import EmbedConfig, finetune_embed
+
+        result = finetune_embed(model, train, valid, out, load_settings(EmbedConfig, own), columns, watch)
+        print_json(asdict(result)) if json_ else _print_vectors(result)
+    else:
+        from unmask.tasks.finetune import finetune as run
+        from unmask.tasks.settings import FinetuneConfig
+
+        result = run(task, model, train, valid, out, load_settings(FinetuneConfig, own), columns, watch)
+        print_json(asdict(result)) if json_ else _print(result)
     if result.stopped:
         raise typer.Exit(128 + result.stopped)
+
+
+def _print_vectors(result: "EmbedResult") -> None:
+    typer.echo(
+        f"{result.train_examples:,} examples ({result.learnt_from}), {result.steps:,} steps in "
+        f"{result.seconds:,.0f} seconds"
+    )
+    if result.before and result.after:
+        typer.echo(f"cosines against the scores of {result.valid_examples:,} pairs:")
+        for name, value in result.before.items():
+            typer.echo(f"  {name:<18} {value:.4f} before, {result.after[name]:.4f} after")
+    typer.echo(f"model: {result.folder}")
 
 
 def _print(result: "FinetuneResult") -> None:

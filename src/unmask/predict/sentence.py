@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from unmask.checkpoint import CONFIG, inside, read_json
 from unmask.errors import ModelError
+from unmask.files import write_json
 
 Pool = Literal["mean", "cls", "max", "first"]
 _OLD_NAMES = {
@@ -62,6 +63,22 @@ def read_sentence_settings(folder: Path) -> SentenceSettings:
             f"{folder} leaves its prompt out of the mean (include_prompt), which unmask does not"
         )
     return SentenceSettings(pool, normalise, limit, prompt, lower)
+
+
+def write_sentence_settings(folder: Path, settings: SentenceSettings, width: int) -> None:
+    """The modules with which sentence-transformers makes the same vectors of the folder's model."""
+    kinds = {"Transformer": "", "Pooling": "1_Pooling"}
+    if settings.normalise:
+        kinds["Normalize"] = "2_Normalize"
+    modules = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for number, (kind, path) in enumerate(kinds.items())
+    ]
+    write_json(folder / "modules.json", modules)
+    pooling = {name: mode == settings.pool for name, mode in _OLD_NAMES.items()}
+    write_json(folder / "1_Pooling" / CONFIG, {"word_embedding_dimension": width} | pooling)
+    lengths = {"max_seq_length": settings.max_length, "do_lower_case": settings.lower}
+    write_json(folder / "sentence_bert_config.json", lengths)
 
 
 def _default_prompt(folder: Path) -> str:

@@ -1,5 +1,9 @@
 """The README.md of a fine-tuned folder: what it does, how well, from what."""
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 from unmask import __version__
 from unmask.predict.info import licence
 from unmask.tasks.run import FinetuneResult, Material
@@ -60,3 +64,27 @@ def task_card(made: Material, result: FinetuneResult) -> str:
             "",
         ]
     )
+
+
+def sentence_card(begun: Path, result: Mapping[str, Any], sentence: Mapping[str, Any]) -> str:
+    """The card of a folder for sentence vectors; its model is a bare encoder."""
+    header = ["library_name: sentence-transformers", "pipeline_tag: sentence-similarity"]
+    if terms := licence(begun):
+        header.append(f"license: {terms}")
+    learnt = f"{result['train_examples']:,} examples ({result['learnt_from']}), {result['steps']:,} steps"
+    rows = [
+        f"- begun from: {begun.resolve().name}",
+        f"- training: {learnt}",
+        f"- vectors: {sentence['pool']} over the tokens, normalised",
+        f"- longest text: {sentence['max_length']} tokens, the rest is cut off",
+    ]
+    if result["before"] and result["after"]:
+        pairs = f"{result['valid_examples']:,} pairs that it was not trained on, but chosen by"
+        rows += ["", f"Correlation of cosines with the scores of {pairs}:", "", "| | before | after |"]
+        rows.append("| --- | --- | --- |")
+        for name, value in result["before"].items():
+            rows.append(f"| {name} | {value:.4f} | {result['after'][name]:.4f} |")
+    code = ["```python", "import unmask", "", 'model = unmask.load("this folder")']
+    code += ['print(model.embed(["one text", "another"]))', "```", ""]
+    begin = ["---", *header, "---", "", "# Sentence vectors, trained with unmask", ""]
+    return "\n".join([*begin, *rows, "", *code, f"Made with unmask {__version__}.", ""])

@@ -1,0 +1,287 @@
+"""Sentence vectors by contrast: what belongs together is pulled together, the rest of the batch pushed away.
+
+`unmask finetune embed`. The folder opens in sentence-transformers, with the same vectors.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+from torch import Tensor
+
+from unmask.charts import lines
+from unmask.checkpoint import load_model, read_values, save_model
+from unmask.config import Count, Positive, Recipe, Section, Share, TextConfig, TrainConfig
+from unmask.errors import ConfigError, InputError, UserError
+from unmask.model.network import Model
+from unmask.model.published import read_config
+from unmask.predict.folders import find_folder
+from unmask.predict.predictor import Predictor
+from unmask.predict.sentence import SentenceSettings, read_sentence_settings, write_sentence_settings
+from unmask.progress import SILENT, Progress
+from unmask.report import Cell, Part, Table, write_page
+from unmask.runs import Metrics
+from unmask.tasks import metrics
+from unmask.tasks.batches import Item, TaskFeed
+from unmask.tasks.card import sentence_card
+from unmask.tasks.columns import USUAL, Columns, resolve, text_example
+from unmask.tasks.contrast import Contrast, ContrastLoss, contrast_items, contrast_of
+from unmask.tasks.examples import TextExample
+from unmask.tasks.finetune import check_free
+from unmask.tasks.read import open_source, rows_of
+from unmask.text import find_sources, read_documents
+from unmask.tokenizer import Tokenizer
+from unmask.train.loop import StepRecord, Trainer
+from unmask.train.machine import Machine, repeatable
+from unmask.train.schedule import Schedule
+from unmask.train.signals import polite_signals
+
+Texts = Path | str | Sequence[TextExample]
+_SCORE = ("score", "similarity", "relatedness", "relatedness_score", "similaridade", "nota")
+_DROPOUT = 0.1
+_LENGTH = 128
+_WHOLE = 1 << 40  # a step is one batch: every pair is compared with all the others
+_SKIPS = 5
+
+
+class EmbedConfig(Section):
+    """Settings of a training of sentence vectors; `--set key=value` changes one."""
+
+    lr: Annotated[float, Field(gt=0)] = 3e-5
+    """Highest learning rate."""
+    epochs: Positive = 1
+    """Passes over the training texts."""
+    batch: Annotated[int, Field(ge=2)] = 64
+    """Pairs of a step; each is compared with all the others."""
+    temperature: Annotated[float, Field(gt=0)] = 0.05
+    """Cosines are divided by it: the lower, the more the nearest others count."""
+    length: Annotated[int, Field(ge=8)] | None = None
+    """Tokens of the longest text, the rest is cut off; by default what the model takes up to 128."""
+    dropout: Share | None = None
+    """By default the model's own; texts alone need some, and have 0.1 if the model has none."""
+    warmup: Share = 0.1
+    """Share of the steps over which the learning rate rises from 0; then it falls to 0 in a line."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    """Decoupled weight decay; biases and norms have none."""
+    seed: Count = 0
+    """Every random choice follows from this number."""
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
+    """Of the matrix products; auto: bf16 on a GPU that has it."""
+
+    def train_config(self) -> TrainConfig:
+        """The same as the training loop knows it."""
+        own = self.model_dump(include={"lr", "warmup", "weight_decay", "precision"})
+        return TrainConfig(**own, betas=(0.9, 0.999), eps=1e-8, compile=False)
+
+
+DEFAULTS = EmbedConfig()
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedResult:
+    """What a training of sentence vectors came to."""
+
+    folder: str
+    learnt_from: Contrast
+    before: dict[str, float] | None
+    """Correlation of the cosines with the scores of the validation pairs, if there are any."""
+    after: dict[str, float] | None
+    """The same after training: of the best epoch, which is the one that was kept."""
+    train_examples: int
+    valid_examples: int
+    steps: int
+    seconds: float
+    stopped: int | None = None
+    """The signal that stopped it."""
+
+
+def finetune_embed(
+    model: Path | str,
+    train: Texts,
+    valid: Texts | None = None,
+    out: Path | str = "model",
+    settings: EmbedConfig = DEFAULTS,
+    columns: Columns = USUAL,
+    progress: Progress = SILENT,
+) -> EmbedResult:
+    """Train sentence vectors on pairs, scored pairs or texts alone; write a sentence-transformers folder."""
+    check_free(Path(out))
+    folder = find_folder(model)
+    examples = _loaded(train, columns)
+    pairs = [] if valid is None else _loaded(valid, columns)
+    if valid is not None and contrast_of(pairs) != "scores":
+        raise InputError("validation takes two texts and a score in each row: name the column of the score")
+    training = _Training(folder, examples, pairs, settings, progress)
+    with repeatable(training.machine), polite_signals() as wish:
+        with progress.stage("fine-tuning", training.schedule.steps, "steps") as stage:
+            for record in training.steps():
+                stage.advance(1)
+                stage.note(f"loss {record.loss:.3f}")
+                if wish.asked_by:
+                    break
+        training.finish()
+        result = training.result(str(out), None if wish.asked_by is None else int(wish.asked_by))
+        training.save(Path(out), result)
+    return result
+
+
+class _Training:
+    """A model that learns, and its score before, meanwhile and after."""
+
+    def __init__(
+        self,
+        folder: Path,
+        examples: Sequence[TextExample],
+        valid: Sequence[TextExample],
+        settings: EmbedConfig,
+        progress: Progress,
+    ) -> None:
+        self.folder, self.settings, self.examples, self.valid = folder, settings, examples, valid
+        self.progress, self.contrast = progress, contrast_of(examples)
+        self.tokenizer = Tokenizer.load(folder)
+        self.machine = Machine.choose(settings.train_config())
+        self.model = self._model()
+        lower = read_sentence_settings(folder).lower
+        sentence = SentenceSettings("mean", True, self.length, lower=lower)
+        self.predictor = Predictor(self.model, self.tokenizer, sentence=sentence)
+        items = self._items()
+        self.feed = TaskFeed(items, settings.batch, _WHOLE, settings.seed, segments=False)
+        recipe = Recipe(seed=settings.seed, train=settings.train_config())
+        self.schedule = Schedule(recipe, settings.epochs * self.feed.steps_per_epoch)
+        loss = ContrastLoss(self.contrast, settings.temperature)
+        self.trainer = Trainer(self.model, self.schedule, loss, self.machine)
+        self.records: list[dict[str, Any]] = []
+        self.before = self.after = None if not valid else self._score()
+        self.best: dict[str, Tensor] = {}
+        self._scored_at = 0
+
+    def steps(self) -> Iterator[StepRecord]:
+        """Train, and score the model after each epoch."""
+        for record in self.trainer.run(self.feed.steps(0, self.schedule.steps)):
+            values = {"step": record.step, "loss": record.loss, "lr": record.lr, "seconds": record.seconds}
+            self.records.append({"split": "train", "epoch": record.epoch} | values)
+            if self.trainer.counters.skipped >= _SKIPS:
+                raise UserError(f"training has diverged at step {record.step}: lower lr")
+            if record.step % self.feed.steps_per_epoch == 0:
+                self._validate()
+            yield record
+
+    def finish(self) -> None:
+        """Score what was not, and go back to the best weights."""
+        self._validate()
+        if self.best:
+            self.model.load_state_dict(self.best)
+        self.model.eval()
+
+    def result(self, out: str, stopped: int | None) -> EmbedResult:
+        """What came of it."""
+        counters = self.trainer.counters
+        return EmbedResult(
+            out, self.contrast, self.before, self.after, len(self.examples), len(self.valid), counters.step,
+            counters.seconds, stopped,
+        )  # fmt: skip
+
+    def save(self, out: Path, result: EmbedResult) -> None:
+        """Write the folder with the modules of sentence-transformers."""
+
+        def also(folder: Path) -> None:
+            write_sentence_settings(folder, self.predictor.sentence, self.model.config.width)
+            log = Metrics(folder)
+            for record in self.records:
+                log.write(record)
+            curve = [(float(r["step"]), r["loss"]) for r in self.records if r["split"] == "train"]
+            parts: list[Part] = [f"{result.train_examples:,} examples ({result.learnt_from})."]
+            if result.before and result.after:
+                rows: list[list[Cell]] = [
+                    [name, value, result.after[name]] for name, value in result.before.items()
+                ]
+                parts.append(Table(["correlation", "before", "after"], rows))
+            parts.append(lines("Training loss", "loss", {"loss": curve}))
+            write_page(folder / "report.html", f"Sentence vectors from {self.folder.resolve().name}", parts)
+
+        card = sentence_card(self.folder, asdict(result), asdict(self.predictor.sentence))
+        save_model(self.model, out, self.tokenizer, card, also=also)
+
+    def _model(self) -> Model:
+        settings = self.settings
+        config = read_config(read_values(self.folder))
+        self.length = settings.length or min(_LENGTH, config.positions)
+        if self.length > config.positions:
+            raise ConfigError(f"length={self.length}: the model takes at most {config.positions} tokens")
+        silent = self.contrast == "texts" and not config.dropout
+        dropout = (_DROPOUT if silent else config.dropout) if settings.dropout is None else settings.dropout
+        if self.contrast == "texts" and not dropout:
+            raise ConfigError(
+                "dropout=0: a text alone is told from itself by dropout; set some, or give pairs"
+            )
+        model, _ = load_model(self.folder, heads=[], changes={"dropout": dropout})
+        return model.to(self.machine.device)
+
+    def _items(self) -> list[Item]:
+        texts = [example.text for example in self.examples]
+        pairs = [example.text if example.pair is None else example.pair for example in self.examples]
+        prepared = self.predictor.sentence.prepared
+        first, second = (
+            self.predictor.inputs.ids(list(map(prepared, side)), truncate=True, limit=self.length)
+            for side in (texts, pairs)
+        )
+        return contrast_items(self.examples, first, second)
+
+    def _score(self) -> dict[str, float]:
+        self.model.eval()
+        both = [*(example.text for example in self.valid), *(example.pair or "" for example in self.valid)]
+        first, second = np.split(self.predictor.embed(both), 2)
+        truth = [float(example.target) for example in self.valid]  # type: ignore[arg-type]
+        found = metrics.regression(truth, (first * second).sum(1).tolist())
+        return {name: found[name] for name in ("spearman", "pearson")}
+
+    def _validate(self) -> None:
+        step = self.trainer.counters.step
+        if not self.valid or step == self._scored_at:
+            return
+        scores = self._score()
+        better = not self.best or self.after is None or scores["spearman"] > self.after["spearman"]
+        if better:
+            self.after = scores
+            self.best = {name: value.clone() for name, value in self.model.state_dict().items()}
+        self._scored_at = step
+        self.records.append({"split": "valid", "step": step, "scores": scores, "best": better})
+        self.progress.say(f"step {step}: spearman {scores['spearman']:.4f}")
+
+
+def read_texts(path: Path | str, columns: Columns = USUAL) -> list[TextExample]:
+    """Pairs, with their scores if there are any, or texts alone: a table, XML pairs, or lines of a .txt."""
+    path = Path(path)
+    if path.exists() and ".txt" in path.suffixes:
+        documents = read_documents(find_sources([str(path)])[0], TextConfig(documents="line"))
+        return [TextExample(document.text) for document in documents]
+    source, form = open_source("regress", path)
+    names: tuple[str, ...] = ()
+    found = []
+    for place, row in rows_of(source, form, columns):
+        if tuple(row) != names:
+            names = tuple(row)
+            chosen = _columns(names, columns, place)
+        found.append(text_example(row, "regress", chosen, place))
+    if not found:
+        raise InputError(f"{source} is empty: there is no example in it")
+    return found
+
+
+def _columns(names: Sequence[str], said: Columns, place: str) -> Columns:
+    texts = resolve(names, "regress", said, place, labelled=said.label is not None)
+    usual = next((name for name in names if name.lower().strip() in _SCORE), None)
+    label = said.label or (usual if texts.pair is not None else None)
+    if label is not None and texts.pair is None:
+        raise InputError(f"{place}: a score is of two texts; say the second one's column with --pair-column")
+    return Columns(texts.text, texts.pair, label)
+
+
+def _loaded(source: Texts, columns: Columns) -> list[TextExample]:
+    examples = read_texts(source, columns) if isinstance(source, Path | str) else list(source)
+    if len(examples) < 2:
+        raise InputError("one example has no other to be told from: give at least two")
+    return examples
