@@ -79,4 +79,4 @@ def base(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Path
 @pytest.fixture(scope="session")
 def fast() -> FinetuneConfig:
     """Few steps with a high rate: enough for what can be learnt from one word."""
-    return FinetuneConfig(lr=5e-3, epochs=10, batch=16, patience=None)
+    return FinetuneConfig(lr=5e-3, epochs=10, batch=16, patience=0)

@@ -35,8 +35,8 @@ class FinetuneConfig(Section):
     """Which matrices have adapters: those of attention, or those of the feed-forward layers too."""
     class_weights: bool = False
     """Weigh the examples of rare classes more, so that all classes count alike."""
-    patience: Positive | None = 2
-    """Stop after so many epochs without a better score; nothing: never."""
+    patience: Count = 2
+    """Stop after so many epochs without a better score; 0: never."""
     metric: str | None = None
     """The validation score that decides; by default what suits the task."""
     seed: Count = 0
