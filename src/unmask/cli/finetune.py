@@ -22,6 +22,9 @@ _EXAMPLES = """
 
     unmask finetune classify --model model/ --train reviews.csv -o sentiment --lora 8
 
+    unmask finetune classify --model model/ --train reviews.csv -o sentiment --replay-text books.txt
+    --report-forgetting held-out.txt
+
     unmask finetune embed --model model/ --train paraphrases.tsv --valid sts.tsv -o vectors
 
     unmask finetune embed --model model/ --train sentences.txt -o vectors --set temperature=0.05
@@ -82,6 +85,22 @@ def finetune(
             min=1, metavar="RANK", help="Train low-rank adapters and the head alone.", show_default=False
         ),
     ] = None,
+    replay_text: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Plain text for a fifth of the steps (--set replay=0.2), against forgetting.",
+            show_default=False,
+        ),
+    ] = None,
+    report_forgetting: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Plain text to measure the masked-LM loss on, before and after.",
+            show_default=False,
+        ),
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Train so often; the best by validation is kept.")] = 1,
     set_: Settings = None,
     json_: Json = False,
@@ -96,7 +115,12 @@ def finetune(
     from unmask.config import load_settings
     from unmask.tasks.columns import Columns
 
-    own = changes(set_, layers=layers, lora=lora, seeds=None if seeds == 1 else seeds)
+    texts = {
+        name: str(path)
+        for name, path in (("replay_text", replay_text), ("report_forgetting", report_forgetting))
+        if path is not None
+    }
+    own = changes(set_, layers=layers, lora=lora, seeds=None if seeds == 1 else seeds, **texts)
     columns, watch = Columns(text_column, pair_column, label_column), progress(quiet)
     result: FinetuneResult | EmbedResult
     if task == "embed":
@@ -135,6 +159,8 @@ def _print(result: "FinetuneResult") -> None:
         typer.echo(f"  {name:<18} {value:.4f}")
     if result.mean is not None:
         typer.echo(f"{len(result.seeds)} seeds: {result.metric} {result.mean:.4f} ± {result.deviation:.4f}")
+    if lost := result.forgetting:
+        typer.echo(f"masked-LM loss on plain text: {lost.before:.4f} before, {lost.after:.4f} after")
     if result.folder:
         typer.echo(f"model: {result.folder} (report.html shows more)")
     else:

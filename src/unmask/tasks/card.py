@@ -35,6 +35,10 @@ def task_card(made: Material, result: FinetuneResult) -> str:
         rows["seeds"] = (
             f"{len(result.seeds)}: {result.metric} {result.mean:.4f} ± {result.deviation:.4f}, the best kept"
         )
+    if settings.replay_text:
+        rows["replay"] = f"{settings.replay:.0%} of the steps on plain text"
+    if lost := result.forgetting:
+        rows["masked-LM loss on plain text"] = f"{lost.before:.4f} before, {lost.after:.4f} after"
     if result.stopped:
         rows["stopped"] = "before its end, by a signal"
     return "\n".join(

@@ -8,11 +8,12 @@ out/
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from unmask.checkpoint import read_values, save_model
+from unmask.config import ModelConfig
 from unmask.errors import ConfigError, OutputError
 from unmask.model.network import Model
 from unmask.model.published import read_config
@@ -20,7 +21,7 @@ from unmask.predict.folders import find_folder
 from unmask.predict.settings import TaskSettings
 from unmask.progress import SILENT, Progress
 from unmask.runs import Metrics
-from unmask.tasks.batches import TaskFeed
+from unmask.tasks.batches import Item, TaskFeed
 from unmask.tasks.card import task_card
 from unmask.tasks.columns import USUAL, Columns
 from unmask.tasks.examples import Example, QuestionExample, TaggedExample, TextExample
@@ -28,6 +29,7 @@ from unmask.tasks.kinds import Evaluation, TaskKind, hold_out
 from unmask.tasks.lora import merge
 from unmask.tasks.questions import Questions
 from unmask.tasks.read import TASKS, Task, read_examples
+from unmask.tasks.replay import MEASURED, REPLAYED, Feed, Measure, MixedFeed, PlainBatches, PlainText
 from unmask.tasks.report import write_report
 from unmask.tasks.run import FinetuneResult, Material, Run
 from unmask.tasks.settings import FinetuneConfig
@@ -66,6 +68,8 @@ def finetune(
         validation = load_examples(task, valid, columns)
     made = gather(task, model, training, validation, settings)
     with repeatable(made.machine), polite_signals() as wish:
+        known = _plain(made, settings.report_forgetting, MEASURED)
+        measure = None if known is None else Measure(made.folder, known, settings.seed, made.machine)
         runs = _train(made, wish, progress)
         best = max(runs, key=lambda run: run.score)
         result = _result(made, task, runs, best, str(out), wish.asked_by)
@@ -78,6 +82,10 @@ def finetune(
         with made.machine.autocast():
             evaluation = made.kind.evaluate(predictor, prepared, validation, details=True)
         made.kind.finish(network)
+        if measure is not None:
+            result = replace(result, forgetting=measure(network))
+        if "mlm" in network.heads and not settings.replay_text:
+            del network.heads["mlm"]  # it was kept to measure by, and did not learn
         _save(network, Path(out), made, result, runs, evaluation)
     return result
 
@@ -134,11 +142,10 @@ def _train(made: Material, wish: Wish, progress: Progress) -> list[Run]:
         )
     del prepared
     runs: list[Run] = []
-    per_run = settings.epochs * -(-len(items) // settings.batch)
-    segments = first.config.segments > 1
+    feeds = _feeds(made, items, first.config)
+    per_run = settings.epochs * feeds[settings.seed].steps_per_epoch
     with progress.stage("fine-tuning", settings.seeds * per_run, "steps") as stage:
-        for seed in range(settings.seed, settings.seed + settings.seeds):
-            feed = TaskFeed(items, settings.batch, settings.micro_tokens, seed, segments)
+        for seed, feed in feeds.items():
             runs.append(Run(made, seed))
             runs[-1].train(valid, feed, wish, stage, progress)
             stage.advance(per_run - runs[-1].steps)
@@ -148,6 +155,26 @@ def _train(made: Material, wish: Wish, progress: Progress) -> list[Run]:
             if wish.asked_by:
                 break
     return runs
+
+
+def _feeds(made: Material, items: Sequence[Item], config: ModelConfig) -> dict[int, Feed]:
+    """The steps of every seed, with plain text between them where some is given."""
+    settings = made.settings
+    feeds: dict[int, Feed] = {}
+    text = _plain(made, settings.replay_text, REPLAYED)
+    tokens = settings.batch * sum(item.tokens for item in items) // len(items)
+    for seed in range(settings.seed, settings.seed + settings.seeds):
+        feed = TaskFeed(items, settings.batch, settings.micro_tokens, seed, config.segments > 1)
+        if text is None:
+            feeds[seed] = feed
+        else:
+            plain = PlainBatches(text, config.positions, seed)
+            feeds[seed] = MixedFeed(feed, plain, settings.replay, min(tokens, settings.micro_tokens))
+    return feeds
+
+
+def _plain(made: Material, path: str | None, tokens: int) -> PlainText | None:
+    return None if path is None else PlainText(path, made.tokenizer, tokens)
 
 
 def load_examples(task: Task, source: Examples, columns: Columns) -> list[Any]:

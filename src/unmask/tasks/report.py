@@ -27,6 +27,11 @@ def write_report(
             f"{len(result.seeds)} seeds: {result.metric} {result.mean:.4f} ± {result.deviation:.4f}."
         )
         parts.append(Table(["seed", result.metric], [[str(seed), s] for seed, s in result.seeds.items()]))
+    if lost := result.forgetting:
+        parts.append(
+            f"Masked-LM loss on plain text: {lost.before:.4f} before, {lost.after:.4f} after "
+            f"({lost.predicted:,} hidden tokens)."
+        )
     parts += [Heading("Curves"), *_curves(runs, result.metric)]
     if evaluation.classes:
         rows = [[c.label, c.precision, c.recall, c.f1, c.support] for c in evaluation.classes]

@@ -15,10 +15,10 @@ from unmask.errors import UserError
 from unmask.model.network import Model
 from unmask.predict.settings import TaskSettings
 from unmask.progress import Progress, Stage
-from unmask.tasks.batches import TaskFeed
 from unmask.tasks.kinds import Evaluation, TaskKind
 from unmask.tasks.lora import adapt
 from unmask.tasks.objective import TaskLoss
+from unmask.tasks.replay import Feed, Forgetting, WithReplay, check_head
 from unmask.tasks.settings import FinetuneConfig
 from unmask.tokenizer import Tokenizer
 from unmask.train.loop import StepRecord, Trainer
@@ -47,7 +47,10 @@ class Material:
     def model(self, seed: int) -> Model:
         """The pretrained model with a new head, drawn from the seed; what is frozen does not learn."""
         torch.manual_seed(seed)
-        model, _ = load_model(self.folder, heads=[self.kind.head], changes=self.kind.changes)
+        kept = self.settings.replay_text or self.settings.report_forgetting
+        heads = [self.kind.head, *(["mlm"] if kept else [])]
+        model, report = load_model(self.folder, heads=heads, changes=self.kind.changes)
+        check_head(model, report, self.folder)
         freeze(model, self.settings.layers)
         if self.settings.lora:
             adapt(model, self.settings.lora, self.settings.lora_alpha, self.settings.lora_matrices)
@@ -75,9 +78,7 @@ class Run:
         """The best validation score."""
         return -math.inf if self.best is None else self.best.scores[self.material.metric]
 
-    def train(
-        self, valid: Sequence[Any], feed: TaskFeed, wish: Wish, stage: Stage, progress: Progress
-    ) -> None:
+    def train(self, valid: Sequence[Any], feed: Feed, wish: Wish, stage: Stage, progress: Progress) -> None:
         """Train until the epochs are over, the score stays away, or a signal asks to stop."""
         made, settings = self.material, self.material.settings
         model = made.model(self.seed)
@@ -86,7 +87,7 @@ class Run:
         schedule = Schedule(recipe, settings.epochs * per_epoch)
         weights = made.kind.weights if settings.class_weights else None
         loss = TaskLoss(made.kind.head, weights, frozen=settings.layers == 0)
-        trainer = Trainer(model, schedule, loss, made.machine)
+        trainer = Trainer(model, schedule, WithReplay(loss) if settings.replay_text else loss, made.machine)
         predictor = made.kind.predictor(model, made.tokenizer, made.task)
         stale = 0
         for record in trainer.run(feed.steps(0, schedule.steps)):
@@ -129,7 +130,8 @@ class Run:
                 "tokens_per_s",
             )
             values = asdict(record)
-            self.records.append({"split": "train", "seed": self.seed} | {key: values[key] for key in kept})
+            split = "replay" if "mlm" in record.parts else "train"
+            self.records.append({"split": split, "seed": self.seed} | {key: values[key] for key in kept})
         stage.advance(1)
         stage.note(f"loss {record.loss:.3f}" + (f" · best {self.score:.4f}" if self.best else ""))
 
@@ -190,6 +192,8 @@ class FinetuneResult:
     """Time spent in training steps, over all seeds."""
     stopped: int | None = None
     """The signal that stopped it."""
+    forgetting: Forgetting | None = None
+    """The masked-LM loss before and after, if it was asked for."""
 
 
 def freeze(model: Model, layers: int | str) -> None:

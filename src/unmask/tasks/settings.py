@@ -33,6 +33,12 @@ class FinetuneConfig(Section):
     """What the adapters say counts alpha / rank times."""
     lora_matrices: Literal["attention", "all"] = "all"
     """Which matrices have adapters: those of attention, or those of the feed-forward layers too."""
+    replay_text: str | None = None
+    """A text file: some steps are masked-LM steps on it, so that the model forgets less of what it knew."""
+    replay: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """Share of the steps that are, where there is such a text."""
+    report_forgetting: str | None = None
+    """A text file on which the masked-LM loss is measured before and after."""
     class_weights: bool = False
     """Weigh the examples of rare classes more, so that all classes count alike."""
     patience: Count = 2
@@ -69,6 +75,8 @@ class FinetuneConfig(Section):
     def _check(self) -> "FinetuneConfig":
         if self.lora and self.layers != "all":
             raise ValueError("lora and layers exclude each other: adapters are on every block")
+        if self.replay_text and self.layers == 0:
+            raise ValueError("layers = 0 changes nothing that a replay could keep: leave one of them out")
         return self
 
     def train_config(self) -> TrainConfig:
