@@ -55,6 +55,19 @@ def test_the_last_few_are_kept_and_leftovers_go(tmp_path: Path) -> None:
     assert not broken
 
 
+def test_a_broken_checkpoint_never_outlives_a_whole_one(tmp_path: Path) -> None:
+    (write_checkpoint(tmp_path, snapshot(200)) / "state.json").write_text("{", "utf-8")
+    saver = Saver(tmp_path, keep=1)
+    saver.save(snapshot(150))  # the training went on from an older one
+    saver.wait()
+    found, broken = newest(tmp_path)
+    assert found
+    assert (found.step, len(broken)) == (150, 1)
+    saver.save(snapshot(250))
+    saver.wait()
+    assert [p.name for p in checkpoints(tmp_path)] == ["00000250"]
+
+
 def test_what_is_saved_is_the_moment_of_saving(tmp_path: Path) -> None:
     saver, weights = Saver(tmp_path, keep=2), {"a": torch.zeros(1000, 1000)}
     saver.save(Snapshot(1, {}, weights, {}))

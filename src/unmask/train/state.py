@@ -126,7 +126,8 @@ class Saver:
             finally:
                 if parallel.rank() == 0:
                     shutil.rmtree(unfinished, ignore_errors=True)
-        for path in checkpoints(self._folder)[self._keep :]:
+        done = [path for path in checkpoints(self._folder) if path.name <= target.name]
+        for path in done[self._keep :]:  # newer ones are broken, or the training would have gone on from them
             _remove(path)
 
     def _entry(self, file: Path) -> dict[str, Any]:
