@@ -109,7 +109,7 @@ def test_what_is_seldom_there(tmp_path: Path) -> None:
     records = [
         {**train, "step": 1, "mfu": 0.25, "skipped": False},
         {**train, "step": 2, "loss": None, "parts": {"mlm": None}, "skipped": True},
-        {**train, "step": 3, "mfu": 0.5, "skipped": False},
+        {**train, "step": 3, "mfu": 0.5, "skipped": False, "parts": {"next": 3.0}},  # a hybrid run
         valid,
         {"split": "cloze", **place, "step": 3, "fills": [{**fill, "answer_probability": 0.9}]},
     ]
@@ -122,6 +122,7 @@ def test_what_is_seldom_there(tmp_path: Path) -> None:
     assert "Share of the matmul peak from 25% to 50%" in page
     assert '<td>x8</td><td class="number">2.000</td><td>25.0%</td>' in page
     assert "<td>5.0 minutes</td>" in page
+    assert "The model is causal" not in page
 
 
 def test_sentences_are_filled_as_fill_does(run: Path) -> None:

@@ -56,7 +56,7 @@ def run_parts(run: Path) -> list[Part]:
         *_learning(of["train"], of["valid"]),
         *_languages(of["valid"]),
         *_frequency(of["valid"]),
-        *_clozes(of["cloze"], causal="mlm" not in of["train"][-1]["parts"]),
+        *_clozes(of["cloze"], causal=bool(of["valid"]) and _main(of["valid"][-1]) == "next"),
         Heading("Pace"),
         *_pace(of["train"]),
         *([Folded("The recipe as run", recipe.read_text("utf-8"))] if recipe.is_file() else []),
