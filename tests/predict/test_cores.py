@@ -34,6 +34,17 @@ def test_many_jobs_keep_their_order_and_have_one_core_each() -> None:
     assert set(names) == {"unmask_0", "unmask_1"}
 
 
+def test_threads_of_others_that_begin_meanwhile_keep_their_cores() -> None:
+    found: list[int] = []
+    answers = side_by_side(work, range(20))
+    next(answers)
+    other = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+    other.start()
+    other.join()
+    assert {threads for _, threads, _ in answers} == {1}
+    assert found == [2]
+
+
 def test_few_jobs_have_all_the_cores() -> None:
     here = threading.current_thread().name
     assert list(side_by_side(work, range(3))) == [(job, 2, here) for job in range(3)]

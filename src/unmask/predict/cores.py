@@ -6,7 +6,8 @@ of another program holds up all of them. The numbers of a batch do not depend on
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
+from contextlib import suppress
+from threading import Barrier, BrokenBarrierError, Lock
 from typing import TypeVar
 
 import torch
@@ -15,7 +16,7 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 _one_at_a_time = Lock()
-"""Threads per operation are a setting of the process."""
+"""Two at once would have more threads than there are cores."""
 
 
 def side_by_side(work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[Result]:
@@ -25,9 +26,22 @@ def side_by_side(work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator
         yield from map(work, jobs)
         return
     try:
-        # On an error or Ctrl-C, `map` calls off what has not begun.
-        with ThreadPoolExecutor(cores, "unmask", torch.set_num_threads, (1,)) as pool:
-            yield from pool.map(work, jobs)
+        begun = Barrier(cores + 1)
+        with ThreadPoolExecutor(cores, "unmask", _begin, (begun,)) as pool:
+            try:
+                results = pool.map(work, jobs)  # on an error or Ctrl-C it calls off what has not begun
+                begun.wait()
+            finally:
+                begun.abort()
+                torch.set_num_threads(cores)  # or threads that others start meanwhile would stay at one
+            yield from results
     finally:
-        torch.set_num_threads(cores)
         _one_at_a_time.release()
+
+
+def _begin(all_begun: Barrier) -> None:
+    """One core for this thread: torch sets it with the first question, from what the process has then."""
+    torch.set_num_threads(1)
+    torch.get_num_threads()
+    with suppress(BrokenBarrierError):
+        all_begun.wait()
