@@ -8,6 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.errors import InputError
+from unmask.model.network import Model
+from unmask.model.presets import preset
+from unmask.predict.answer import Answerer
 from unmask.predict.windows import (
     cut,
     first_pieces,
@@ -128,3 +131,11 @@ def test_trimming(wordpiece: Tokenizer, first: list[str], second: list[str], lim
     inside = [p for p in window.places if encoding.segments[p] == 0 and encoding.words[p] >= 0]
     everything = np.flatnonzero((encoding.segments == 0) & (encoding.words >= 0))
     assert inside == list(everything[len(everything) - len(inside) :] if end else everything[: len(inside)])
+
+
+@pytest.mark.parametrize("context", ["", "  ", "\x00\u200b"])  # the last is not white, but no token
+def test_a_context_without_any_token_is_refused(wordpiece: Tokenizer, context: str) -> None:
+    config = preset("tiny", vocab_size=wordpiece.vocab_size, width=8, inner=8, positions=16)
+    answerer = Answerer(Model(config, ["answer"]), wordpiece)
+    with pytest.raises(InputError, match="the context is empty"):
+        answerer("a b?", context)

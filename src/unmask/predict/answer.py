@@ -47,9 +47,10 @@ class Answerer(TaskModel):
 
     def prepare(self, questions: Sequence[str], contexts: Sequence[str]) -> list[Prepared]:
         """Questions as the windows that `answers` takes."""
-        if not all(context.strip() for context in contexts):
+        encodings = self.tokenizer.encode_batch(questions, contexts)
+        if not all((encoding.segments == 1).any() for encoding in encodings):
             raise InputError("the context is empty")
-        return [self._cut(encoding) for encoding in self.tokenizer.encode_batch(questions, contexts)]
+        return [self._cut(encoding) for encoding in encodings]
 
     def answers(
         self, prepared: Sequence[Prepared], contexts: Sequence[str], progress: Progress = SILENT
