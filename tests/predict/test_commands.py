@@ -63,7 +63,7 @@ def test_score(run: Run, folder: Folder, tmp_path: Path) -> None:
     assert sum(t["log_probability"] for t in scored[0]["tokens"]) == pytest.approx(
         float(rows[0][0]), abs=1e-3
     )
-    (tmp_path / "rows.jsonl").write_text('{"text": "O gato dorme."}\n', "utf-8")
+    (tmp_path / "rows.jsonl").write_text('{"text": "O gato\\ndorme."}\n', "utf-8")
     _, out, _ = run("score", tmp_path / "rows.jsonl", "--model", path, "-q")
     assert out.splitlines()[0].split("\t") == rows[0]
     _, out, _ = run("score", tmp_path / "lines.txt", "--model", path, "--tokens")

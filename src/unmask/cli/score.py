@@ -56,7 +56,7 @@ def score(
                 values["tokens"] = values["tokens"] if tokens else len(scored.tokens)
                 print_json_line(values)
                 continue
-            text = scored.text.replace("\t", " ")
+            text = " ".join(scored.text.splitlines()).replace("\t", " ")
             typer.echo(f"{scored.log_probability:.4f}\t{scored.perplexity:.2f}\t{text}")
             for token in scored.tokens if tokens else ():
                 typer.echo(f"\t{token.log_probability:.4f}\t{token.piece}")
