@@ -7,17 +7,31 @@ if TYPE_CHECKING:
     from unmask.data.prepare import prepare
     from unmask.evaluation import evaluate
     from unmask.predict import MaskedLM, load
+    from unmask.tasks.embed import finetune_embed
+    from unmask.tasks.fewshot import fewshot
     from unmask.tasks.finetune import finetune
     from unmask.tokenizer import Tokenizer, train_tokenizer
 
 __version__ = "0.1.0"
-__all__ = ["MaskedLM", "Tokenizer", "evaluate", "finetune", "load", "prepare", "train_tokenizer"]
+__all__ = [
+    "MaskedLM",
+    "Tokenizer",
+    "evaluate",
+    "fewshot",
+    "finetune",
+    "finetune_embed",
+    "load",
+    "prepare",
+    "train_tokenizer",
+]
 
 _HOMES = {
     "MaskedLM": "unmask.predict",
     "Tokenizer": "unmask.tokenizer",
     "evaluate": "unmask.evaluation",
+    "fewshot": "unmask.tasks.fewshot",
     "finetune": "unmask.tasks.finetune",
+    "finetune_embed": "unmask.tasks.embed",
     "load": "unmask.predict",
     "prepare": "unmask.data.prepare",
     "train_tokenizer": "unmask.tokenizer",

@@ -60,6 +60,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     laws = [f"Artigo {n}. O proprietário conserva o telhado e o jardim." for n in range(40)]
     (place / "leis.txt").write_text("\n\n".join(laws), "utf-8")
     rows = [f"{sentence},{'mau' if 'esqueceu' in sentence else 'bom'}" for sentence in SENTENCES[::3]]
+    pairs = [f"{a}\t{b}\t{int(a[:5] == b[:5])}" for a in SENTENCES[::9] for b in SENTENCES[::31]]
+    (place / "pares.tsv").write_text("texto\ttexto2\tscore\n" + "\n".join(pairs), "utf-8")
     (place / "opinioes.csv").write_text("texto,classe\n" + "\n".join(rows), "utf-8")
     return place
 
@@ -85,6 +87,7 @@ SMALLER = {
     "--vocab-size 32000": "--vocab-size 58",
     "--add 2000": "--add 3",
     "--nproc-per-node=8": "--nproc-per-node=2",
+    "--words bom=bom,mau=mau": "--words bom=a,mau=o --sizes 4 --seeds 1 --set steps=3",
 }
 FEWER = ["train.steps=3", "train.eval_every=3", "batch.length=32", "train.batch_tokens=128", "train.warmup=1"]
 
