@@ -77,7 +77,7 @@ def examples(job: Job, count: int) -> tuple[list[Any], list[Any]]:
     train.sort(key=lambda example: text_hash(repr(example)))
     train = train[:count]
     if job.valid is None:
-        return split_examples(job.task, train, 0.1)  # type: ignore[arg-type]
+        return split_examples(train, 0.1)
     known = {label for example in train for label in labels_of(example)}
     valid = read_examples(job.task, root / job.valid)[:1000]  # type: ignore[arg-type]
     return train, [example for example in valid if labels_of(example) <= known]

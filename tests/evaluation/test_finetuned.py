@@ -9,10 +9,13 @@ from seqeval.metrics import f1_score as seqeval_f1
 from sklearn.metrics import matthews_corrcoef
 
 from unmask.evaluation import evaluate
+from unmask.evaluation.finetuned import fits
 from unmask.evaluation.results import read_items
 from unmask.evaluation.suites import FOLDER, FinetuneSuite, find_suites, read_suite, suite_names
-from unmask.predict import Answerer, Tagger, load
+from unmask.predict import Answerer, Classifier, Tagger, load
+from unmask.predict.settings import TaskSettings
 from unmask.tasks.columns import Columns
+from unmask.tasks.examples import TextExample
 from unmask.tasks.metrics import answers
 from unmask.tasks.read import read_examples
 
@@ -118,3 +121,24 @@ def test_real_files_are_read(name: str, data_root: Path) -> None:
     (found,) = find_suites([name], data_root)
     for path in found.inputs():
         assert len(read_examples(suite.task, path, Columns(**suite.columns))) > 400
+
+
+def test_a_classifier_of_texts_is_none_of_pairs(save: Save, tmp_path: Path) -> None:
+    """Labels such as 0 and 1 are those of many tasks."""
+    model = load(save("classify", labels=("0", "1")))
+    assert isinstance(model, Classifier)
+    suites = [read_suite(FOLDER / f"{name}.toml") for name in ("sst2", "rte")]
+    examples = [TextExample("a", "b", "1")]
+    for name, expected in (("", [True, True]), ("classify", [True, False]), ("pair", [False, True])):
+        model.settings = TaskSettings(name=name)
+        assert [fits(model, suite, examples) for suite in suites] == expected  # type: ignore[arg-type]
+
+
+def test_parts_of_speech_are_no_spans(save: Save, write: Write, tmp_path: Path) -> None:
+    model = save("tag", labels=("NOUN", "VERB"))
+    suite = write(
+        'kind = "finetune"\ntask = "tag"\ntrain = "x.conll"\ndev = "x.conll"',
+        x__conll="boats NOUN\ncome VERB\n\nnets NOUN\n",
+    )
+    (result,) = evaluate(str(suite), model, tmp_path / "out", card=False)
+    assert list(result.scores) == ["accuracy"]

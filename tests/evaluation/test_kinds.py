@@ -123,6 +123,13 @@ def test_word_in_context(folder: Path, write: Write, tmp_path: Path) -> None:
     (tmp_path / "dev.data.txt").write_text(data.replace("1-3", "1-30"), "utf-8")
     with pytest.raises(InputError, match=r"dev.data.txt, line 11: write lemma"):
         evaluate(str(suite), folder, tmp_path / "out2")
+    (tmp_path / "dev.data.txt").write_bytes(data.replace("boat", "á").encode("latin1"))
+    with pytest.raises(InputError, match=r"dev.data.txt is not UTF-8"):
+        evaluate(str(suite), folder, tmp_path / "out4")
+    (tmp_path / "dev.data.txt").write_text("", "utf-8")
+    with pytest.raises(InputError, match=r"dev.data.txt is empty"):
+        evaluate(str(suite), folder, tmp_path / "out5")
+    (tmp_path / "dev.data.txt").write_text(data, "utf-8")
     (tmp_path / "dev.gold.txt").write_text("T\n", "utf-8")
     with pytest.raises(InputError, match="20 lines"):
         evaluate(str(suite), folder, tmp_path / "out3")
@@ -199,3 +206,19 @@ def test_probe(folder: Path, write: Write, tmp_path: Path) -> None:
     assert [row["layer"] for row in result.details["layers"]] == [0, 1, 2]
     assert result.main.items == 15
     assert "by layer" in (tmp_path / "out" / "report.html").read_text("utf-8")
+
+
+def test_answers_that_cannot_be_written_are_not_right(folder: Path, write: Write, tmp_path: Path) -> None:
+    suite = write('kind = "facts"\nfiles = ["x.jsonl"]', x__jsonl=[{"prompt": PROMPTS[0], "answer": ""}])
+    (result,) = evaluate(str(suite), folder, tmp_path / "out", card=False)
+    assert result.main.value == 0
+
+
+def test_some_premises_are_missing(folder: Path, write: Write, tmp_path: Path) -> None:
+    row = {"task": "t", "text": "The boat.", "label": "yes", "edited": "No boat.", "edited_label": "no"}
+    suite = write(
+        'kind = "contrast"\nfiles = ["x.jsonl"]\n[prompts.t]\ntext = "{premise} {text} [MASK]"\n'
+        'words = { yes = "sun", no = "rain" }', x__jsonl=[row | {"premise": "A boat."}, row],
+    )  # fmt: skip
+    with pytest.raises(InputError, match="some rows have a premise and others none"):
+        evaluate(str(suite), folder, tmp_path / "out", card=False)

@@ -161,3 +161,21 @@ def test_commands(folder: Path, other_folder: Path, pair_suite: Path, tmp_path: 
     )
     assert "difference" in call("compare", tmp_path / "b", tmp_path / "a", "-q")
     assert "README.md" not in [path.name for path in other_folder.iterdir()]
+
+
+def test_other_data_are_not_compared(folder: Path, tmp_path: Path) -> None:
+    """As many items of the same names, but others."""
+    for name, text in (("a", "O barco azul voltou."), ("b", "As redes secaram.")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "text.txt").write_text(text, "utf-8")
+        evaluate(str(tmp_path / name / "text.txt"), folder, tmp_path / f"out-{name}", card=False)
+    with pytest.raises(InputError, match="not measured on the same items"):
+        differences(tmp_path / "out-a", tmp_path / "out-b")
+
+
+def test_items_may_hold_any_character(tmp_path: Path) -> None:
+    items = [{"id": "a\u2028b\x85c"}, {"id": "d"}]
+    (tmp_path / "x.items.jsonl").write_text(
+        "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items), "utf-8"
+    )
+    assert read_items(tmp_path, "x") == items

@@ -103,3 +103,15 @@ def test_unknown_names(tmp_path: Path) -> None:
         (tmp_path / part / "same.txt").write_text(part, "utf-8")
     with pytest.raises(ConfigError, match="two suites are called same"):
         find_suites([str(tmp_path / part / "same.txt") for part in ("a", "b")], tmp_path)
+
+
+def test_paths_may_be_absolute_but_mean_files(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "x.jsonl").write_text("", "utf-8")
+    toml = 'kind = "pairs"\nabout = "a"\nsource = "here"\nlicence = "none"\n'
+    (tmp_path / "mine.toml").write_text(f'{toml}files = ["{tmp_path}/data/*.jsonl"]', "utf-8")
+    (found,) = find_suites([str(tmp_path / "mine.toml")], Path("nowhere"))
+    assert found.inputs() == [tmp_path / "data" / "x.jsonl"]
+    for wrong in ("data", ""):
+        with pytest.raises(InputError, match="here: put them there"):
+            found.paths(wrong)

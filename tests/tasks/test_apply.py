@@ -172,3 +172,24 @@ def test_a_million_rows_take_no_more_memory(tmp_path: Path, tokenizer: Tokenizer
         assert count == rows
         peaks[rows] = peak
     assert peaks[1_000_000] < peaks[20_000] * 1.1
+
+
+def test_numbers_stand_beside_those_that_are_there(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    model = Classifier(network(tokenizer, "classify", labels=("score",), problem="regression"), tokenizer)
+    (tmp_path / "in.csv").write_text("text,score\no livro bom,4.5\n", "utf-8")
+    predict_file(model, tmp_path / "in.csv", tmp_path / "out.jsonl")
+    (row,) = read(tmp_path / "out.jsonl")
+    assert row["score"] == "4.5"
+    assert row["predicted"] == pytest.approx(model("o livro bom")[0].score)  # type: ignore[union-attr]
+
+
+def test_words_are_read_as_in_training(tmp_path: Path, tagger: Tagger) -> None:
+    (tmp_path / "in.conll").write_text("-DOCSTART- O\n\npt:Rui B-X\npt:mora O\n", "utf-8")
+    predict_file(tagger, tmp_path / "in.conll", tmp_path / "out.jsonl")
+    assert [row["words"] for row in read(tmp_path / "out.jsonl")] == [["Rui", "mora"]]
+
+
+def test_answers_that_are_there_are_not_read(tmp_path: Path, answerer: Answerer) -> None:
+    row = {"question": "Quem?", "context": "Rui mora em Leeds.", "answers": ["Rui"]}
+    (tmp_path / "in.jsonl").write_text(json.dumps(row), "utf-8")
+    assert predict_file(answerer, tmp_path / "in.jsonl", tmp_path / "out.jsonl") == 1

@@ -74,15 +74,28 @@ def test_the_split_keeps_classes_and_equal_texts_together(rows: list[tuple[str, 
     try:
         train, held = hold_out(rows, share, lambda row: row[0], lambda row: row[1])
     except InputError:
-        assert all(len({text for text, label in rows if label == each}) < 2 for each in "ab")
+        assert len({text for text, _ in rows}) < 4  # each class may need one text to learn from
         return
     assert sorted(train + held) == sorted(rows)
+    assert held
+    assert not {text for text, _ in train} & {text for text, _ in held}
+    assert {label for _, label in held} <= {label for _, label in train}
+    first = dict(reversed(rows))  # an ambiguous text counts as what it is called first
     for label in "ab":
-        texts = {text for text, each in rows if each == label}
-        out = {text for text, each in held if each == label}
-        assert not out & {text for text, each in train if each == label}
+        texts = [text for text, each in first.items() if each == label]
+        out = {text for text, _ in held if first[text] == label}
         assert len(out) <= max(1, round(share * len(texts)))
-        assert bool(out) == (len(texts) > 1)
+
+
+def test_the_split_of_many_labels_is_a_tenth_of_all() -> None:
+    rows = [(f"texto {n}", (f"l{n % 7}", f"m{n // 7 % 11}", f"n{n // 77}")) for n in range(400)]
+    train, held = hold_out(rows, 0.1, lambda row: row[0], lambda row: row[1])
+    assert len(held) == 40
+    for n in range(30):  # a tag that one sentence has is learnt from, wherever its hash would put it
+        rare = [*rows, (f"raro {n}", ("rare",))]
+        train, held = hold_out(rare, 0.1, lambda row: row[0], lambda row: row[1])
+        assert rare[-1] in train
+        assert 39 <= len(held) <= 40
 
 
 def test_classes_that_count_alike() -> None:
@@ -107,3 +120,9 @@ def test_lower_blocks_learn_more_slowly(base: Path) -> None:
     assert rates["encoder.blocks.0.attention.qkv.bias"] == 0.25
     assert rates["encoder.embeddings.tokens.weight"] == 0.125
     assert len(rates) == len(names)
+
+
+def test_weights_of_several_classes_go_where_the_scores_are() -> None:
+    loss = TaskLoss("classify", balanced([30, 10]))
+    scores, targets = (torch.zeros(4, 2, device="meta") for _ in range(2))
+    assert loss._outcome(scores, targets, "multi").losses.shape == (4,)

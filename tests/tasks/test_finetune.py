@@ -277,12 +277,27 @@ def test_a_split_is_made_and_said(tmp_path: Path, base: Path, fast: FinetuneConf
 
 
 GOODS = reviews()
+NUMBERS = [TextExample(example.text, None, float(len(example.text))) for example in GOODS]
+SPACES = TaggedExample(("", " "), ("O", "B-X"))
 
 
 @pytest.mark.parametrize(
     ("task", "train", "valid", "settings", "error", "message"),
     [
-        ("classify", GOODS[::2], None, {}, InputError, "every example has the label 'good'"),
+        ("classify", GOODS[::2], None, {}, InputError, "there is no label but 'good'"),
+        (
+            "classify",
+            [TextExample("a", None, ("x",)), TextExample("b", None, ())],
+            [TextExample("a", None, ("x",))],
+            {},
+            InputError,
+            "there is no label but 'x'",
+        ),
+        ("classify", GOODS, [], {}, InputError, "there is no example to validate on"),
+        ("classify", [], GOODS, {}, InputError, "there is no example to learn from"),
+        ("tag", [SPACES], [SPACES], {}, InputError, "white space"),
+        ("regress", NUMBERS, None, {"metric": "mae"}, ConfigError, "no metric mae; it has spearman, pearson"),
+        ("regress", NUMBERS, None, {"class_weights": True}, ConfigError, "regress has no classes to weigh"),
         (
             "classify",
             GOODS,
@@ -335,7 +350,7 @@ GOODS = reviews()
         (
             "qa",
             [*questions(), QuestionExample("a", " ", place="q 3")],
-            [],
+            questions(),
             {},
             InputError,
             "q 3: the context is empty",
@@ -371,3 +386,10 @@ def test_a_training_that_diverges_is_told(tmp_path: Path, base: Path) -> None:
     settings = FinetuneConfig(lr=1e30, epochs=9, batch=8)
     with pytest.raises(unmask.errors.UserError, match="diverged.*lower lr"):  # type: ignore[attr-defined]
         finetune("classify", base, reviews(), out=tmp_path / "out", settings=settings)
+
+
+def test_validation_without_any_entity(tmp_path: Path, base: Path) -> None:
+    """It has no F1 to speak of, but the score that decides is there."""
+    plain = [TaggedExample(("mora", "em"), ("O", "O"))]
+    result = finetune("tag", base, tagged(), plain, tmp_path / "out", FinetuneConfig(epochs=1))
+    assert result.scores["f1"] == 0

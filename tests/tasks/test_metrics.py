@@ -42,13 +42,19 @@ TAGS = st.lists(st.sampled_from(["O", "B-A", "I-A", "B-B"]), min_size=1, max_siz
 def test_spans_equal_seqeval(sentences: list[tuple[list[str], object]]) -> None:
     truth = [["B-A", *tags] for tags, _ in sentences]
     predicted = [["B-A", *reversed(tags)] for tags, _ in sentences]
-    scores = metrics.tagging(truth, predicted)
+    scores = metrics.tagging(truth, predicted, spans=True)
     assert scores["f1"] == pytest.approx(f1_score(truth, predicted))
     assert {row.label for row in metrics.per_span(truth, predicted)} >= {"A"}
 
 
 def test_tags_without_spans_have_accuracy_alone() -> None:
-    assert metrics.tagging([["NOUN", "VERB"]], [["NOUN", "NOUN"]]) == {"accuracy": 0.5}
+    assert metrics.tagging([["NOUN", "VERB"]], [["NOUN", "NOUN"]], spans=False) == {"accuracy": 0.5}
+
+
+def test_spans_that_are_nowhere_score_nothing() -> None:
+    assert metrics.tagging([["O"]], [["O"]], spans=True) == {
+        "f1": 0.0, "precision": 0.0, "recall": 0.0, "accuracy": 1.0
+    }  # fmt: skip
 
 
 # SQuAD compares after lower case, without punctuation, articles and repeated white space.

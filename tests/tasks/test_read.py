@@ -46,6 +46,7 @@ SQUAD = {
 
 WRONG_ANSWER = {"id": "7", "question": "?", "answers": [{"text": "rua", "answer_start": 2}]}
 WRONG = {"data": [{"paragraphs": [{"context": "A casa.", "qas": [WRONG_ANSWER]}]}]}
+NO_TEXT = {"data": [{"paragraphs": [{"context": None, "qas": [WRONG_ANSWER]}]}]}
 
 
 def write(path: Path, content: str | bytes | dict[str, Any]) -> Path:
@@ -209,6 +210,7 @@ def test_questions(tmp_path: Path) -> None:
         ("tag", "a.conllu", "1\ta\tb\n", "line 1: 3 columns where CoNLL-U has 10"),
         ("qa", "a.json", "{}", "not SQuAD JSON.*no 'data'"),
         ("qa", "a.json", "[", "not SQuAD JSON"),
+        ("qa", "a.json", NO_TEXT, "question 7: the context and its answers should be texts"),
         ("qa", "a.json", WRONG, "question 7: the answer 'rua' is not in the context"),
         ("classify", "a.csv", "text,label\ncafé,1\n".encode("latin-1"), "a.csv is not UTF-8"),
         ("pair", "a.xml", "<!DOCTYPE x [<!ENTITY a 'b'>]><x>&a;</x>", "declares entities"),

@@ -49,7 +49,9 @@ def _judge(context: Context, suite: ContrastSuite, task: str, given: Sequence[Ro
     """The label that the model gives to each text, in small letters."""
     model = context.subject.predictor
     texts = [str(row[key]) for row in given]
-    premises = [str(row["premise"]) for row in given] if "premise" in given[0] else None
+    premises = [str(row["premise"]) for row in given if "premise" in row] or None
+    if premises is not None and len(premises) < len(given):
+        raise InputError(f"{context.found.name}: of {task} some rows have a premise and others none")
     if isinstance(model, Classifier):
         found = model.classify(texts) if premises is None else model.classify(premises, texts)
         return [labels[0].name.lower() for labels in found]

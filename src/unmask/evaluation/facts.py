@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unmask.errors import InputError
 from unmask.evaluation.context import Context, rows
@@ -48,10 +49,10 @@ def facts(context: Context, suite: FactsSuite) -> Outcome:
             votes, ranks = [], []
             for phrasing in range(width):
                 cloze = Cloze(lm, [fact.prompts[phrasing] for fact in members])
-                votes.append(cloze.score(answers).argmax(1).tolist())
+                votes.append([_best(row, answers) for row in cloze.score(answers)])
                 ranks.append(cloze.ranks([fact.answer for fact in members]))
             for number, fact in enumerate(members):
-                chosen = [answers[vote[number]] for vote in votes]
+                chosen = [vote[number] for vote in votes]
                 items.append(_item(fact, chosen, [rank[number] for rank in ranks]))
             stage.advance(1)
     agreement = (Measure("agreement of phrasings", "mean", ("agree",), macro="relation"),) if several else ()
@@ -94,6 +95,11 @@ def _templates(context: Context, suite: FactsSuite, path: Path) -> list[str]:
     return [pattern.replace("[Y]", MASKS[0]) for pattern in patterns[: suite.phrasings]]
 
 
+def _best(scores: NDArray[np.float32], answers: Sequence[str]) -> str:
+    """The likeliest answer; none where the vocabulary can write none."""
+    return answers[int(scores.argmax())] if np.isfinite(scores).any() else ""
+
+
 def _item(fact: Fact, chosen: Sequence[str], ranks: Sequence[int | None]) -> dict[str, Any]:
     """A fact's outcome: the mean over its phrasings."""
     known = [rank for rank in ranks if rank is not None]
@@ -103,7 +109,7 @@ def _item(fact: Fact, chosen: Sequence[str], ranks: Sequence[int | None]) -> dic
         "relation": fact.relation,
         "answer": fact.answer,
         "chosen": chosen[0],
-        "among": float(np.mean([name == fact.answer for name in chosen])),
+        "among": float(np.mean([bool(name) and name == fact.answer for name in chosen])),
         "open": len(known),
         "first": sum(rank == 1 for rank in known),
         "ten": sum(rank <= 10 for rank in known),

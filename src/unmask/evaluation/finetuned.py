@@ -12,6 +12,7 @@ from unmask.evaluation.results import Measure, Outcome
 from unmask.evaluation.suites import FinetuneSuite
 from unmask.predict import Answerer, Classifier, Tagger, load
 from unmask.predict.predictor import Predictor
+from unmask.predict.tasks import TaskModel
 from unmask.tasks.columns import Columns
 from unmask.tasks.examples import QuestionExample, TaggedExample
 from unmask.tasks.finetune import finetune, split_examples
@@ -35,7 +36,7 @@ def finetuned(context: Context, suite: FinetuneSuite) -> Outcome:
     columns = Columns(**suite.columns)
     train = list(read_examples(suite.task, context.found.path(suite.train), columns))
     if suite.dev is None:
-        train, judged = split_examples(suite.task, train, _HELD_BACK)
+        train, judged = split_examples(train, _HELD_BACK)
     else:
         judged = list(read_examples(suite.task, context.found.path(suite.dev), columns))
     train = _some(train, suite.examples, context.seed)
@@ -73,6 +74,8 @@ def finetuned(context: Context, suite: FinetuneSuite) -> Outcome:
 def fits(model: Predictor, suite: FinetuneSuite, examples: Sequence[Any]) -> bool:
     """Whether a model has the head for a task already, with its labels."""
     labels = set(model.config.labels)
+    if isinstance(model, TaskModel) and model.settings.name not in ("", suite.task):
+        return False
     if suite.task == "qa":
         return isinstance(model, Answerer)
     if suite.task == "tag":
@@ -113,10 +116,12 @@ def _score_tags(model: Tagger, examples: Sequence[TaggedExample]) -> Outcome:
     from seqeval.metrics.sequence_labeling import get_entities
 
     found = model.tag_words([example.words for example in examples])
+    with_spans = has_spans(tag for example in examples for tag in example.tags)
     items = []
     for number, (example, labels) in enumerate(zip(examples, found, strict=True)):
         names = [label.name for label in labels]
-        gold, predicted = (set(get_entities(list(tags))) for tags in (example.tags, names))
+        sides = (example.tags, names) if with_spans else ((), ())
+        gold, predicted = (set(get_entities(list(tags))) for tags in sides)
         items.append(
             {
                 "id": number, "words": len(names), "gold": len(gold), "predicted": len(predicted),
@@ -125,7 +130,6 @@ def _score_tags(model: Tagger, examples: Sequence[TaggedExample]) -> Outcome:
             }
         )  # fmt: skip
     spans = (Measure("span F1", "span_f1", ("right", "predicted", "gold")),)
-    with_spans = has_spans(tag for example in examples for tag in example.tags)
     words = Measure("accuracy", "ratio", ("right words", "words"))
     return Outcome(items, (*(spans if with_spans else ()), words))
 

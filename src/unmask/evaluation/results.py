@@ -57,6 +57,8 @@ class Result:
     licence: str
     fingerprint: str
     """Of the model, the suite and its data: the same means that it need not be computed again."""
+    data: str
+    """Of the suite, its data and the seed: models are compared only where it is the same."""
     seconds: float
     measures: tuple[Measure, ...]
     scores: dict[str, Estimate]
@@ -119,7 +121,7 @@ def read_items(folder: Path, suite: str) -> list[dict[str, Any]]:
     """The outcomes of a suite's items."""
     path = folder / f"{suite}.items.jsonl"
     try:
-        return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
     except FileNotFoundError:
         raise InputError(f"{path} is missing: run the suite again") from None
     except ValueError as error:
@@ -151,10 +153,10 @@ def _compare_suite(first: Path, second: Path, suite: str, seed: int) -> dict[str
     assert other is not None
     ones = {str(item["id"]): item for item in read_items(first, suite)}
     others = {str(item["id"]): item for item in read_items(second, suite)}
-    if ones.keys() != others.keys():
+    if one.data != other.data or ones.keys() != others.keys():
         raise InputError(
             f"{suite}: {first} and {second} were not measured on the same items "
-            f"({len(ones)} and {len(others)}): run it again for both, on the same data"
+            f"({len(ones)} and {len(others)}): run it again for both, on the same data, with the same seed"
         )
     found = {}
     for measure in one.measures:

@@ -20,7 +20,7 @@ from unmask.evaluation.pairs import bias, minimal_pairs
 from unmask.evaluation.probe import probe
 from unmask.evaluation.results import RESULTS, Outcome, Result
 from unmask.evaluation.show import update_card, write_report
-from unmask.evaluation.suites import Found, data_folder, find_suites
+from unmask.evaluation.suites import data_folder, find_suites
 from unmask.evaluation.wic import wic
 from unmask.files import digest, file_digest, write_json
 from unmask.predict.folders import find_folder
@@ -55,32 +55,31 @@ def evaluate(
     subject = Subject(folder, progress)
     done = []
     for one in found:
-        mark = digest(
-            fingerprint, one.suite.model_dump_json(), str(seed), *map(file_digest, inputs[one.name])
-        )
-        done.append(_run(one, subject, out, mark, seed, progress))
+        asks = one.suite.model_dump_json(exclude={"about", "source", "licence"})
+        material = digest(asks, str(seed), *map(file_digest, inputs[one.name]))
+        done.append(_run(Context(one, subject, out, seed, progress), fingerprint, material))
         _finish(out, folder, fingerprint)
     if card and Path(model).is_dir():
         update_card(folder, done)
     return done
 
 
-def _run(found: Found, subject: Subject, out: Path, mark: str, seed: int, progress: Progress) -> Result:
-    before = results.read(out, found.name)
+def _run(context: Context, fingerprint: str, material: str) -> Result:
+    found, progress, mark = context.found, context.progress, digest(fingerprint, material)
+    before = results.read(context.out, found.name)
     if before is not None and before.fingerprint == mark:
         progress.say(f"{found.name}: done already")
         return before
     progress.say(f"{found.name}: {found.suite.about}")
     start = time.monotonic()
-    context = Context(found, subject, out, seed, progress)
     outcome = KINDS[found.suite.kind](context, found.suite)
-    scores, groups = results.summarise(outcome, seed)
+    scores, groups = results.summarise(outcome, context.seed)
     suite = found.suite
     result = Result(
-        found.name, suite.kind, suite.about, suite.source, suite.licence, mark, time.monotonic() - start,
-        outcome.measures, scores, groups, dict(outcome.details),
+        found.name, suite.kind, suite.about, suite.source, suite.licence, mark, material,
+        time.monotonic() - start, outcome.measures, scores, groups, dict(outcome.details),
     )  # fmt: skip
-    return results.save(out, result, outcome.items)
+    return results.save(context.out, result, outcome.items)
 
 
 def model_fingerprint(folder: Path) -> str:

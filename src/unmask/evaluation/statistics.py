@@ -173,7 +173,9 @@ def _randomisation(metric: Metric, first: Sequence[Floats], second: Sequence[Flo
 def _swaps(differ: int, size: int, exact: bool, seed: int) -> Iterator[NDArray[np.bool_]]:
     """Which of the items that differ change sides, many ways at a time."""
     if exact:
-        yield np.array(list(product([False, True], repeat=differ)))
+        ways = np.array(list(product([False, True], repeat=differ)))
+        step = max(1, _CELLS // size)
+        yield from (ways[start : start + step] for start in range(0, len(ways), step))
         return
     generator = np.random.default_rng(seed)
     for count in _chunks(size):

@@ -30,7 +30,7 @@ class _Common(Section):
 
 
 class _Files(_Common):
-    files: tuple[str, ...]
+    files: Annotated[tuple[str, ...], Field(min_length=1)]
     """Paths or globs, from the folder of the data (a suite of yours: from the folder of its file)."""
 
 
@@ -166,8 +166,11 @@ class Found:
 
     def paths(self, pattern: str) -> list[Path]:
         """The files that a path or glob of the suite means, sorted."""
+        given = Path(pattern)
+        rest = "/".join(given.parts[given.is_absolute() :])
         for root in self.roots:
-            found = sorted(root.glob(pattern))
+            start = Path(given.anchor) if given.is_absolute() else root
+            found = sorted(path for path in start.glob(rest) if path.is_file()) if rest else []
             if found:
                 return found
         where = " or ".join(str(root / pattern) for root in self.roots)

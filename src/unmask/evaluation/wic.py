@@ -11,9 +11,12 @@ from unmask.evaluation.results import Measure, Outcome
 from unmask.evaluation.suites import WicSuite
 from unmask.predict.predictor import Predictor
 from unmask.progress import Progress
+from unmask.text.sources import Source
+from unmask.text.stream import numbered_lines
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+_LINE = 1 << 20
 Use = tuple[list[str], int]  # words, and which of them is meant
 
 
@@ -46,8 +49,10 @@ def read_uses(context: Context, pattern: str) -> tuple[list[Use], Bools, list[st
     paths = context.found.paths(pattern)
     if len(paths) != 2:
         raise InputError(f"{context.found.name}: {pattern} should mean a .data and a .gold file")
-    lines = [line.split("\t") for line in paths[0].read_text("utf-8").splitlines()]
-    gold = paths[1].read_text("utf-8").split()
+    texts, answers = ([line for _, line in numbered_lines(Source(p, str(p)), _LINE) if line] for p in paths)
+    lines, gold = [line.split("\t") for line in texts], [line.strip() for line in answers]
+    if not lines:
+        raise InputError(f"{paths[0]} is empty")
     if len(lines) != len(gold):
         raise InputError(f"{paths[0]} has {len(lines)} lines, but {paths[1]} has {len(gold)} answers")
     uses: list[list[Use]] = [[], []]

@@ -131,7 +131,7 @@ def _classified(model: Classifier, given: list[tuple[str, str | None]]) -> Itera
     found = model.classify([text for text, _ in given], pairs or None)
     for labels in found:
         if model.config.problem == "regression":
-            yield {labels[0].name: labels[0].score}
+            yield {"predicted": labels[0].score}
             continue
         scores = {label.name: label.score for label in sorted(labels, key=lambda each: _at(model, each.name))}
         if model.config.problem == "multi":

@@ -14,14 +14,14 @@ _PREFIXED = re.compile(r"[BIESLU]-.")
 _UPOS = 3
 
 
-def read_conll(source: Source) -> Iterator[TaggedExample]:
+def read_conll(source: Source, labelled: bool = True) -> Iterator[TaggedExample]:
     """Sentences between blank lines: the word is the first column, its tag the last, as it stands."""
     prefix: str | None = None
     for block in blocks(source):
         rows = [(number, line.split("\t") if "\t" in line else line.split()) for number, line in block]
         rows = [(number, row) for number, row in rows if row[0] != "-DOCSTART-"]
         for number, row in rows:
-            if len(row) < 2 or not row[-1].strip():
+            if labelled and (len(row) < 2 or not row[-1].strip()):
                 raise InputError(
                     f"{source}, line {number}: {row[0][:40]!r} has no tag: write a word and its tag on each"
                     " line, and a blank line between sentences"
@@ -32,7 +32,7 @@ def read_conll(source: Source) -> Iterator[TaggedExample]:
         if words:
             yield TaggedExample(
                 tuple(word.removeprefix(prefix or "") for word in words),
-                tuple(row[-1].strip() for _, row in rows),
+                tuple(row[-1].strip() for _, row in rows) if labelled else (),
                 f"{source}, line {rows[0][0]}",
             )
 

@@ -18,6 +18,7 @@ from unmask.tasks.comparison import Comparison, FewshotConfig, Trial
 from unmask.tasks.finetune import Examples, check_free, gather, load_examples
 from unmask.tasks.settings import FinetuneConfig
 from unmask.train.machine import repeatable
+from unmask.train.signals import polite_signals
 
 DEFAULTS = FewshotConfig()
 _NAMES = {
@@ -54,6 +55,8 @@ class FewshotResult:
     """Ways that could not be tried, and why."""
     valid_examples: int
     trials: tuple[Trial, ...]
+    stopped: int | None = None
+    """The signal that stopped it; the trials until then are kept."""
 
 
 def fewshot(
@@ -73,8 +76,12 @@ def fewshot(
     )
     made = gather("classify", model, training, validation, tuning)
     comparison = Comparison(made, settings, progress)
-    with repeatable(made.machine):
-        trials = list(comparison.run())
+    trials: list[Trial] = []
+    with repeatable(made.machine), polite_signals() as wish:
+        for trial in comparison.run():
+            trials.append(trial)
+            if wish.asked_by:
+                break
     result = FewshotResult(
         folder=str(out),
         model=made.folder.resolve().name,
@@ -85,6 +92,7 @@ def fewshot(
         skipped=comparison.skipped,
         valid_examples=len(validation),
         trials=tuple(trials),
+        stopped=None if wish.asked_by is None else int(wish.asked_by),
     )
     _write(Path(out), result)
     return result

@@ -14,7 +14,7 @@ from typing import Any
 
 from unmask.checkpoint import read_values, save_model
 from unmask.config import ModelConfig
-from unmask.errors import ConfigError, OutputError
+from unmask.errors import ConfigError, InputError, OutputError
 from unmask.model.network import Model
 from unmask.model.published import read_config
 from unmask.predict.folders import find_folder
@@ -24,7 +24,7 @@ from unmask.runs import Metrics
 from unmask.tasks.batches import Item, TaskFeed
 from unmask.tasks.card import task_card
 from unmask.tasks.columns import USUAL, Columns
-from unmask.tasks.examples import Example, QuestionExample, TaggedExample, TextExample
+from unmask.tasks.examples import Example, TaggedExample, TextExample
 from unmask.tasks.kinds import Evaluation, TaskKind, hold_out
 from unmask.tasks.lora import merge
 from unmask.tasks.questions import Questions
@@ -58,8 +58,10 @@ def finetune(
     """Train a new head, and as much of the model as the settings say; write a model folder."""
     check_free(Path(out))
     training = load_examples(task, train, columns)
+    if not training:
+        raise InputError("there is no example to learn from")
     if valid is None:
-        training, validation = split_examples(task, training, settings.valid)
+        training, validation = split_examples(training, settings.valid)
         progress.say(
             f"no validation file: {len(validation):,} of {len(training) + len(validation):,} examples"
             " are held out, by a hash of their text"
@@ -67,6 +69,8 @@ def finetune(
     else:
         validation = load_examples(task, valid, columns)
     made = gather(task, model, training, validation, settings)
+    if not validation:
+        raise InputError("there is no example to validate on")
     with repeatable(made.machine), polite_signals() as wish:
         known = _plain(made, settings.report_forgetting, MEASURED)
         measure = None if known is None else Measure(made.folder, known, settings.seed, made.machine)
@@ -99,6 +103,8 @@ def gather(
     metric = settings.metric or kind.metric
     if metric not in kind.metrics:
         raise ConfigError(f"{task} has no metric {metric}; it has {', '.join(kind.metrics)}")
+    if settings.class_weights and kind.weights is None:
+        raise ConfigError(f"class_weights: {task} has no classes to weigh")
     folder = find_folder(model)
     tokenizer = Tokenizer.load(folder)
     machine = Machine.choose(settings.train_config())
@@ -184,7 +190,7 @@ def load_examples(task: Task, source: Examples, columns: Columns) -> list[Any]:
     return list(source)
 
 
-def split_examples(task: Task, examples: Sequence[Any], share: float) -> tuple[list[Any], list[Any]]:
+def split_examples(examples: Sequence[Any], share: float) -> tuple[list[Any], list[Any]]:
     """Training examples and those held out: a share of each class, by a hash of the text."""
 
     def text(example: Example) -> str:
@@ -192,11 +198,13 @@ def split_examples(task: Task, examples: Sequence[Any], share: float) -> tuple[l
             return f"{example.text}\n{example.pair or ''}"
         return " ".join(example.words) if isinstance(example, TaggedExample) else example.context
 
-    def stratum(example: Example) -> Any:
-        return example.target if isinstance(example, TextExample) and task != "regress" else None
+    def labels(example: Example) -> Sequence[str]:
+        if isinstance(example, TaggedExample):
+            return example.tags
+        target = example.target if isinstance(example, TextExample) else None
+        return target if isinstance(target, tuple) else (target,) if isinstance(target, str) else ()
 
-    assert not examples or isinstance(examples[0], TextExample | TaggedExample | QuestionExample)
-    return hold_out(examples, share, text, stratum)
+    return hold_out(examples, share, text, labels)
 
 
 def _result(

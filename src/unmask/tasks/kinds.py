@@ -1,6 +1,6 @@
 """What the kinds of task have in common, and how a validation comes out."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -58,7 +58,7 @@ class TaskKind(Protocol):
     metric: str
     """The score that decides, unless the settings name another."""
     metrics: tuple[str, ...]
-    """All scores it gives."""
+    """The scores that may decide, the higher the better."""
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -96,26 +96,36 @@ def hold_out(
     examples: Sequence[Any_],
     share: float,
     text: Callable[[Any_], str],
-    stratum: Callable[[Any_], Hashable] = lambda example: None,
+    labels: Callable[[Any_], Sequence[str]],
 ) -> tuple[list[Any_], list[Any_]]:
-    """Training and validation examples: of each stratum the share with the lowest hashes of their texts.
+    """Training and validation examples: of each class the share with the lowest hashes of their texts.
 
-    Equal texts stay together, and adding examples moves few.
+    Where any example has more labels than one, a share of all. Equal texts stay together, every label is
+    among those of the training, and adding examples moves few.
     """
-    strata: dict[Hashable, list[int]] = {}
     hashes = [text_hash(text(example)) for example in examples]
-    for number, example in enumerate(examples):
-        strata.setdefault(stratum(example), []).append(hashes[number])
-    limits = {}
-    for name, found in strata.items():
-        distinct = sorted(set(found))
-        count = min(round(share * len(distinct)) or len(distinct) > 1, len(distinct) - 1)
-        limits[name] = distinct[count]
-    held = [value < limits[stratum(example)] for value, example in zip(hashes, examples, strict=True)]
-    if not any(held) or all(held):
+    said = [labels(example) for example in examples]
+    single = all(len(each) == 1 for each in said)
+    firsts: dict[int, str | None] = {}
+    for value, each in zip(hashes, said, strict=True):
+        firsts.setdefault(value, each[0] if single else None)
+    strata: dict[str | None, list[int]] = {}
+    for value, name in firsts.items():
+        strata.setdefault(name, []).append(value)
+    held: set[int] = set()
+    for found in strata.values():
+        count = min(round(share * len(found)) or len(found) > 1, len(found) - 1)
+        held.update(sorted(found)[:count])
+    known = {name for value, each in zip(hashes, said, strict=True) if value not in held for name in each}
+    for value, each in zip(hashes, said, strict=True):
+        if value in held and not known.issuperset(each):  # it is needed to learn from
+            held.remove(value)
+            known.update(each)
+    if not held:
         raise InputError("too few examples to hold some out for validation: give a validation file")
-    train = [example for example, out in zip(examples, held, strict=True) if not out]
-    return train, [example for example, out in zip(examples, held, strict=True) if out]
+    rows = list(zip(hashes, examples, strict=True))
+    train = [example for value, example in rows if value not in held]
+    return train, [example for value, example in rows if value in held]
 
 
 def balanced(counts: Sequence[int]) -> Tensor:

@@ -54,11 +54,11 @@ def regression(truth: Sequence[float], predicted: Sequence[float]) -> Scores:
     return scores | {"mae": float(np.abs(a - b).mean())}
 
 
-def tagging(truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Scores:
-    """The share of words right and, if the tags are IOB2, precision, recall and F1 of whole spans."""
+def tagging(truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], spans: bool) -> Scores:
+    """The share of words right and, if the tags are of spans (IOB2), their precision, recall and F1."""
     right = sum(a == b for x, y in zip(truth, predicted, strict=True) for a, b in zip(x, y, strict=True))
     scores = {"accuracy": right / max(1, sum(map(len, truth)))}
-    if not has_spans(tag for tags in truth for tag in tags):
+    if not spans:
         return scores
     from seqeval.metrics import f1_score, precision_score, recall_score
 

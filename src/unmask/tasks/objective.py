@@ -61,7 +61,8 @@ class TaskLoss:
         if problem == "regression":
             return Outcome((scores[:, 0] - targets) ** 2, torch.zeros_like(targets, dtype=torch.bool))
         if problem == "multi":
-            losses = F.binary_cross_entropy_with_logits(scores, targets, self._weights, reduction="none")
+            weights = None if self._weights is None else self._weights.to(scores.device)
+            losses = F.binary_cross_entropy_with_logits(scores, targets, weights, reduction="none")
             return Outcome(losses.mean(1), ((scores > 0) == (targets > 0)).all(1))
         losses = F.cross_entropy(scores, targets, reduction="none")
         if self._weights is not None:

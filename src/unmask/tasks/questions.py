@@ -25,14 +25,13 @@ class Questions:
 
     head: Head = "answer"
     metric = "f1"
+    metrics: tuple[str, ...] = ("f1", "exact")
     weights: Tensor | None = None
 
     def __init__(self, examples: Sequence[QuestionExample]) -> None:
         if not any(example.answers for example in examples):
             raise InputError("no question has an answer: there is nothing to learn")
         self.unanswerable = not all(example.answers for example in examples)
-        more = ("answerable_f1", "unanswerable_right") if self.unanswerable else ()
-        self.metrics: tuple[str, ...] = ("f1", "exact", *more)
         self.lost = 0
         """Answers that no window holds whole, because they are longer than the stride."""
 

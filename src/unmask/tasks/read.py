@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 from unmask.errors import InputError
 from unmask.tasks.columns import USUAL, Columns, TextTask, is_header, resolve, text_example
-from unmask.tasks.conll import blocks, normalise_tags, read_conll, read_conllu
+from unmask.tasks.conll import normalise_tags, read_conll, read_conllu
 from unmask.tasks.examples import Example, TaggedExample
 from unmask.tasks.squad import placed, read_row, read_squad, told_apart
 from unmask.tasks.xml_pairs import read_pairs
@@ -98,14 +98,7 @@ def _tagged(source: Source, form: str, labelled: bool) -> Iterator[Example]:
         for place, row in rows_of(source, form):
             yield _tagged_row(row, place, labelled)
     else:
-        yield from read_conll(source) if labelled else _words_only(source)
-
-
-def _words_only(source: Source) -> Iterator[Example]:
-    """Words in the first column, whether or not there is another."""
-    for block in blocks(source):
-        words = (line.split("\t")[0] if "\t" in line else line.split()[0] for _, line in block)
-        yield TaggedExample(tuple(words), place=f"{source}, line {block[0][0]}")
+        yield from read_conll(source, labelled)
 
 
 def _tagged_row(row: Mapping[str, Any], place: str, labelled: bool) -> TaggedExample:

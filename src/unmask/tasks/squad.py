@@ -27,11 +27,13 @@ def read_squad(source: Source, labelled: bool = True) -> Iterator[QuestionExampl
         ) from None
 
 
-def _question(values: dict[str, Any], context: str, source: Source, labelled: bool) -> QuestionExample:
+def _question(values: dict[str, Any], context: Any, source: Source, labelled: bool) -> QuestionExample:
     place = f"{source}, question {values['id']}"
     answers: tuple[Span, ...] = ()
     if labelled and not values.get("is_impossible"):
         answers = tuple(Span(a["text"], int(a["answer_start"])) for a in values.get("answers", ()))
+    if not isinstance(context, str) or not all(isinstance(answer.text, str) for answer in answers):
+        raise InputError(f"{place}: the context and its answers should be texts")
     return QuestionExample(str(values["question"]), context, answers, str(values["id"]), place)
 
 
@@ -40,14 +42,14 @@ def read_row(row: dict[str, Any], place: str, labelled: bool = True) -> Question
     for key in ("question", "context"):
         if not isinstance(row.get(key), str):
             raise InputError(f"{place}: there is no text {key}; the row has {', '.join(row)}")
-    answers = row.get("answers") or {}
+    answers = (row.get("answers") if labelled else None) or {}
     try:
         pairs = (
             zip(answers["text"], answers["answer_start"], strict=True)
             if isinstance(answers, dict) and answers
             else [(each["text"], each["answer_start"]) for each in answers]
         )
-        spans = tuple(Span(str(text), int(start)) for text, start in pairs) if labelled else ()
+        spans = tuple(Span(str(text), int(start)) for text, start in pairs)
     except (KeyError, TypeError, ValueError):
         raise InputError(
             f'{place}: write answers as {{"text": ["…"], "answer_start": [0]}}, empty if there is none'

@@ -80,6 +80,8 @@ class Tags:
             targets = np.concatenate([numbers[words] for words, _ in places])
             if len(targets):
                 items.append(Item(each.windows, targets, [rows for _, rows in places]))
+        if not items:
+            raise InputError("no word of the training examples is anything but white space")
         return items
 
     def evaluate(
@@ -93,7 +95,7 @@ class Tags:
         scored = predictor.scores(prepared, [len(example.words) for example in examples])
         truth = [example.tags for example in examples]
         predicted = [[self.labels[number] for number in rows.argmax(1)] for rows in scored]
-        scores = metrics.tagging(truth, predicted)
+        scores = metrics.tagging(truth, predicted, metrics.has_spans(self.labels))
         if not details:
             return Evaluation(scores)
         flat = [tag for tags in truth for tag in tags], [tag for tags in predicted for tag in tags]
@@ -101,7 +103,7 @@ class Tags:
         right = np.array([a == b for a, b in zip(*flat, strict=True)])
         classes = (
             metrics.per_span(truth, predicted)
-            if self.metric == "f1"
+            if metrics.has_spans(self.labels)
             else metrics.per_class(*flat, self.labels)
         )
         mistakes = [

@@ -49,10 +49,9 @@ class Classes(_Texts):
     def __init__(self, examples: Sequence[TextExample]) -> None:
         self.multi = any(isinstance(example.target, tuple) for example in examples)
         counts = Counter(name for example in examples for name in _names(example))
-        if len(counts) < 2 and not (self.multi and counts):
-            raise InputError(
-                f"every example has the label {next(iter(counts), '')!r}: there is nothing to learn"
-            )
+        if len(counts) < 2:
+            only = next(iter(counts), "")
+            raise InputError(f"there is no label but {only!r}: name another class to tell it from")
         self.labels = tuple(sorted(counts, key=_natural))
         self._counts = [counts[label] for label in self.labels]
         self._number = {label: number for number, label in enumerate(self.labels)}
@@ -159,7 +158,7 @@ class Numbers(_Texts):
     """A number per text. It is learnt in units of its deviation, which are put into the head at the end."""
 
     metric = "spearman"
-    metrics: tuple[str, ...] = ("spearman", "pearson", "mae")
+    metrics: tuple[str, ...] = ("spearman", "pearson")
     weights: Tensor | None = None
 
     def __init__(self, examples: Sequence[TextExample]) -> None:
