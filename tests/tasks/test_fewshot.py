@@ -1,6 +1,10 @@
 """Few examples: prompts, what is drawn, and a comparison of all ways."""
 
 import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +22,7 @@ from unmask.cli import app
 from unmask.errors import ConfigError, InputError, UserError
 from unmask.predict.cloze import Cloze
 from unmask.predict.masked import MaskedLM
-from unmask.progress import Progress
+from unmask.progress import Progress, Stage
 from unmask.tasks.batches import make_batch
 from unmask.tasks.comparison import Comparison, FewshotConfig
 from unmask.tasks.examples import TextExample
@@ -158,6 +162,22 @@ def test_a_model_without_the_head_skips_the_cloze(tmp_path: Path, base: Path, to
     assert table(result)[0] == ["accuracy", "4"]
     with pytest.raises(ConfigError, match="nothing to compare"):
         fewshot(tmp_path / "bare", TRAIN, VALID, tmp_path / "no", quick(prompt="[MASK]", methods=("cloze",)))
+
+
+def test_a_signal_keeps_what_is_done(tmp_path: Path, base: Path) -> None:
+    class Impatient(Progress):
+        @contextmanager
+        def stage(self, label: str, total: float | None = None, unit: str = "") -> Iterator[Stage]:
+            class Once(Stage):
+                def advance(self, amount: float) -> None:
+                    os.kill(os.getpid(), signal.SIGTERM)
+
+            yield Once()
+
+    result = fewshot(base, TRAIN, VALID, tmp_path / "out", quick(methods=("probe",)), progress=Impatient())
+    assert result.stopped == signal.SIGTERM
+    assert len(result.trials) == 1
+    assert len(json.loads((tmp_path / "out/results.json").read_text("utf-8"))["trials"]) == 1
 
 
 def test_pairs(tmp_path: Path, base: Path) -> None:

@@ -1,12 +1,15 @@
 """`unmask fewshot`: how far each way of using a model gets with few labelled examples."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from unmask.cli.finetune import LabelColumn, PairColumn, Settings, TextColumn
 from unmask.cli.options import Json, ModelFolder, Quiet, changes, print_json, progress
+
+if TYPE_CHECKING:
+    from unmask.tasks.fewshot import FewshotResult
 
 _EXAMPLES = """
     unmask fewshot --model model/ --train reviews.csv --valid dev.csv -o few --prompt "It was [MASK]."
@@ -57,14 +60,16 @@ def fewshot(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare ways to classify with few examples: prompts, probes, neighbours, LoRA; a table and a curve."""
+    """Compare ways to classify with few examples: prompts, probes, neighbours, LoRA; a table and a curve.
+
+    Ctrl-C and SIGTERM stop after the trial; the results so far are written.
+    """
     from dataclasses import asdict
 
     from unmask.config import load_settings
     from unmask.tasks.columns import Columns
     from unmask.tasks.comparison import FewshotConfig
     from unmask.tasks.fewshot import fewshot as run
-    from unmask.tasks.fewshot import table
 
     own = changes(
         set_,
@@ -76,13 +81,20 @@ def fewshot(
     )
     columns = Columns(text_column, pair_column, label_column)
     result = run(model, train, valid, out, load_settings(FewshotConfig, own), columns, progress(quiet))
-    if json_:
-        print_json(asdict(result))
-        return
+    print_json(asdict(result)) if json_ else _print(result)
+    if result.stopped:
+        raise typer.Exit(128 + result.stopped)
+
+
+def _print(result: "FewshotResult") -> None:
+    from unmask.tasks.fewshot import table
+
     names, rows = table(result)
     for row in (names, *rows):
         typer.echo(f"{row[0]:<10}" + "".join(f"{cell:>16}" for cell in row[1:]))
-    typer.echo(f"the commonest class alone: {result.commonest:.3f}; {out / 'report.html'} has the curve")
+    typer.echo(
+        f"the commonest class alone: {result.commonest:.3f}; {result.folder}/report.html has the curve"
+    )
 
 
 def _listed(given: str | None) -> list[str] | None:
