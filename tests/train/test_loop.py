@@ -9,6 +9,7 @@ import torch
 
 from unmask.config import Recipe
 from unmask.data.plan import Position
+from unmask.errors import ConfigError
 from unmask.train.feed import feed
 from unmask.train.loop import Trainer, seed_of
 from unmask.train.machine import Machine, repeatable
@@ -137,6 +138,19 @@ def test_stages_change_the_length_and_begin_an_epoch(small: Make, shards: Path, 
         assert [each.position for each in again] == [each.position for each in inputs[start:]]
         for one, other in zip(again, inputs[start:], strict=True):
             assert all(torch.equal(a.ids, b.ids) for a, b in zip(one.batches, other.batches, strict=True))
+
+
+def test_a_later_stage_too_small_for_all_processes_is_told_at_once(
+    small: Make, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = small("train.stages=[{share=0.5,length=16},{share=0.5,length=64}]")
+    material = gather(recipe, tmp_path, Start(data=shards))
+    schedule = Schedule(material.recipe, 6)
+    monkeypatch.setattr("unmask.train.parallel.ranks", lambda: 8)
+    with pytest.raises(ConfigError, match="6 sequences of 64 tokens a step are too few for 8 processes"):
+        next(feed(material.corpus, schedule, 0, Position()))
+    monkeypatch.setattr("unmask.train.parallel.ranks", lambda: 6)
+    assert next(feed(material.corpus, schedule, 0, Position())).step == 0
 
 
 def test_repeatable_leaves_torch_as_it_was() -> None:

@@ -99,11 +99,6 @@ class Batches:
         sizes = repeat(units_per_step) if isinstance(units_per_step, int) else units_per_step
         stream = self._plan.units(start)
         for objective, size in zip(objectives, sizes, strict=False):
-            if size < self._ranks:
-                raise ConfigError(
-                    f"{size} sequences a step are too few for {self._ranks} processes: "
-                    "raise train.batch_tokens, or start fewer"
-                )
             units = list(islice(stream, size))
             ours = tuple(unit for unit, _ in units[self._rank :: self._ranks])
             yield Request(ours, objective), units[-1][1]

@@ -64,6 +64,12 @@ def make_pairs(documents: Documents, numbers: Ints, config: BatchConfig, rng: np
     return np.array(rows, np.int64).reshape(-1, 7)
 
 
+def several_sentences(documents: Documents) -> bool:
+    """Whether any document has more than one sentence."""
+    flags = (documents.document(number)[1] for number in range(documents.document_count))
+    return any((each[1:] & SENTENCE_START).any() for each in flags)
+
+
 class _Others:
     """Picks another document, of the same language where there is one."""
 

@@ -17,7 +17,7 @@ from numpy.random.bit_generator import ISeedSequence
 from unmask.config import BatchConfig
 from unmask.data.masking import Ints
 from unmask.data.packing import Documents, best_fit, costs, fill_gaps, single_sentences, whole_documents
-from unmask.data.pairs import NO_PAIR, make_pairs
+from unmask.data.pairs import NO_PAIR, make_pairs, several_sentences
 from unmask.errors import ConfigError, CorpusError
 from unmask.text.languages import sampling_weights
 
@@ -112,7 +112,8 @@ class Plan:
         low, high = (len(order) * edge // self.windows for edge in (number, number + 1))
         rng = generator(self._seed, PACK, epoch, number)
         sequences, bins = self._pack(order[low:high].astype(np.int64), rng)
-        if self._config.pairs != "none" and epoch == number == 0 and (sequences[:, 6] == NO_PAIR).all():
+        pairless = self._config.pairs != "none" and (sequences[:, 6] == NO_PAIR).all()
+        if pairless and epoch == number == 0 and not several_sentences(self._documents):
             raise ConfigError(
                 f"batch.pairs = {self._config.pairs} needs documents of several sentences, there are none: "
                 "read longer documents (text.documents) or set batch.pairs to none"

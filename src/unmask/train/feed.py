@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from unmask.data.batches import Batch, Batches
 from unmask.data.packing import Documents
 from unmask.data.plan import Position
+from unmask.errors import ConfigError
 from unmask.train import parallel
 from unmask.train.schedule import Schedule, Stage, micro_batches
 
@@ -27,15 +28,26 @@ def feed(
     corpus: Documents, schedule: Schedule, start: int, position: Position, pin: bool = False
 ) -> Generator[StepInput, None, None]:
     """The inputs of every step from `start` on; `position` is the one after the step before."""
-    for stage in schedule.stages():
-        if stage.stop <= start:
-            continue
+    ahead = [stage for stage in schedule.stages() if stage.stop > start]
+    for stage in ahead:  # told now, not when the stage begins: days may lie between
+        units = _units(schedule, stage, max(stage.start, start))
+        if units < parallel.ranks():
+            raise ConfigError(
+                f"{units} sequences of {stage.length} tokens a step are too few for {parallel.ranks()} "
+                "processes: raise train.batch_tokens, or start fewer"
+            )
+    for stage in ahead:
         if start == stage.start > 0:  # units of another length are other units: take a fresh epoch
             position = Position(epoch=position.epoch + 1)
         for inputs in _stage_inputs(corpus, schedule, stage, start, position, pin):
             position = inputs.position
             yield inputs
         start = stage.stop
+
+
+def _units(schedule: Schedule, stage: Stage, step: int) -> int:
+    """Sequences' worth of room in a step, over all ranks; within a stage it never shrinks."""
+    return max(1, round(schedule.batch_tokens(step) / stage.length))
 
 
 def _stage_inputs(
@@ -47,7 +59,7 @@ def _stage_inputs(
     steps = range(start, stage.stop)
 
     def sizes(step: int) -> list[int]:
-        units = max(1, round(schedule.batch_tokens(step) / stage.length))
+        units = _units(schedule, stage, step)
         return micro_batches(units, stage.length, recipe.train.micro_tokens, ranks)
 
     stream = batches.steps(
