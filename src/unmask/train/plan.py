@@ -94,12 +94,9 @@ def _steps(recipe: Recipe, epoch: float, tokens_per_s: float) -> int:
 def probe(material: Material, machine: Machine) -> tuple[float, int]:
     """Tokens per second and bytes of memory, from a few steps of one micro-batch each."""
     train = material.recipe.train
-    small = train.model_copy(
-        update={
-            "batch_tokens": min(train.batch_tokens, train.micro_tokens * parallel.ranks()),
-            "batch_warmup": 0.0,
-        }
-    )
+    longest = max(stage.length for stage in Schedule(material.recipe, 10 * _MOST).stages())
+    room = max(train.micro_tokens, longest) * parallel.ranks()
+    small = train.model_copy(update={"batch_tokens": min(train.batch_tokens, room), "batch_warmup": 0.0})
     recipe = material.recipe.model_copy(update={"train": small})
     schedule = Schedule(recipe, 10 * _MOST)
     model = material.model()
