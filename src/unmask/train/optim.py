@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -69,17 +68,16 @@ class Optimiser:
             for group in part.param_groups:
                 for parameter in group["params"]:
                     values = remembered.get(self._names[id(parameter)], {})
-                    part.state[parameter] = {k: _placed(v, k, parameter, group) for k, v in values.items()}
+                    part.state[parameter] = {key: _placed(value, parameter) for key, value in values.items()}
 
 
-def _placed(value: Tensor, key: str, parameter: Tensor, group: Mapping[str, Any]) -> Tensor:
-    """A copy as the weight is held; AdamW counts steps on the CPU unless it is fused."""
+def _placed(value: Tensor, parameter: Tensor) -> Tensor:
+    """A copy as the weight is held."""
     if value.shape == parameter.shape:
         mine = torch.empty_like(parameter, dtype=value.dtype, requires_grad=False)
         parallel.fill(mine, value)
         return mine
-    stays = key == "step" and not group.get("fused")
-    return value.to("cpu" if stays else parameter.device, copy=True)
+    return value.to(parameter.device, copy=True)  # the count of steps, which fused AdamW has there
 
 
 def split(model: nn.Module, config: TrainConfig) -> dict[str, list[Tensor]]:
