@@ -154,6 +154,13 @@ def test_what_files_teach(tmp_path: Path) -> None:
         (PAIRS[:1], None, {}, "at least two"),
         (PAIRS, PAIRS, {}, "two texts and a score"),
         ([*PAIRS, TextExample("só", place="p.tsv, line 9")], None, {}, "p.tsv, line 9' has no second text"),
+        (
+            [TextExample("a", "b", 1.0), TextExample("c", "d", place="line 2")],
+            None,
+            {},
+            "line 2' has no number",
+        ),
+        ([TextExample("a", "b", "yes"), TextExample("c", "d", "no")], None, {}, "'a' has no number"),
         ([TextExample("a"), TextExample("b")], None, {"dropout": 0.0}, "told from itself by dropout"),
         (PAIRS, None, {"length": 300}, "takes at most 48 tokens"),
         (PAIRS, None, {"lr": 1e30, "epochs": 9}, "diverged.*lower lr"),

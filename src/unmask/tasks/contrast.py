@@ -31,7 +31,15 @@ def contrast_of(examples: Sequence[TextExample]) -> Contrast:
         raise InputError(f"{lonely.place or lonely.text[:40]!r} has no second text, but others have one")
     if not paired[0]:
         return "texts"
-    return "pairs" if examples[0].target is None else "scores"
+    scored = [isinstance(example.target, int | float) for example in examples]
+    if all(example.target is None for example in examples):
+        return "pairs"
+    if not all(scored):
+        wrong = examples[scored.index(False)]
+        raise InputError(
+            f"{wrong.place or wrong.text[:40]!r} has no number as its score: give all one, or none"
+        )
+    return "scores"
 
 
 def contrast_items(
@@ -41,7 +49,7 @@ def contrast_items(
     numbers: dict[str, int] = {}
     items = []
     for example, first, second in zip(examples, ids, pair_ids, strict=True):
-        if example.target is None:
+        if not isinstance(example.target, int | float):
             texts = (example.text, example.text if example.pair is None else example.pair)
             targets = np.array([[numbers.setdefault(text, len(numbers)) for text in texts]], np.int64)
         else:
