@@ -17,6 +17,7 @@ from unmask.data.prepare import prepare
 from unmask.errors import ConfigError, CorpusError, ModelError, OutputError, UserError
 from unmask.runs import read_metrics
 from unmask.text import find_sources
+from unmask.text.split import split_of, text_hash
 from unmask.tokenizer import Tokenizer, extend, train_tokenizer
 from unmask.train.machine import Machine
 from unmask.train.material import Start, gather
@@ -362,3 +363,26 @@ def test_command_line(shards: Path, tmp_path: Path) -> None:
     again = CliRunner().invoke(app, common)
     assert isinstance(again.exception, OutputError)
     assert "model:" in CliRunner().invoke(app, [*common, "--resume", "-q"]).stdout
+
+
+@pytest.mark.parametrize("pairs", ["nsp", "sop"])
+def test_validation_text_without_pairs_does_not_stop_a_run(
+    pairs: str, small: Make, tmp_path: Path, watcher: type
+) -> None:
+    """One document of one sentence is held out: enough for hidden tokens, not for pairs."""
+    recipe = small(f"batch.pairs={pairs}", "prepare.valid=0.3", "prepare.test=0.0")
+
+    def held_out(text: str) -> bool:
+        return split_of(text_hash(text), 0.3, 0.0) == 1
+
+    long = (f"O padeiro número {n} abre a janela. A vizinha vende pão quente." for n in range(40))
+    lone = next(t for n in range(40) if held_out(t := f"O menino {n} espera o comboio"))
+    texts = [*(text for text in long if not held_out(text)), lone]
+    (tmp_path / "text.txt").write_text("\n\n".join(texts), "utf-8")
+    tokenizer = train_tokenizer(texts, TokenizerConfig(vocab_size=100))
+    prepare(find_sources([str(tmp_path / "text.txt")]), tokenizer, tmp_path / "shards", recipe, workers=1)
+    said = watcher()
+    result = pretrain(recipe, tmp_path / "run", Start(data=tmp_path / "shards"), progress=said)
+    assert result.valid is not None
+    assert set(result.valid.parts) == {"mlm"}
+    assert any("validating without pairs" in line for line in said.said)

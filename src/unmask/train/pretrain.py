@@ -136,7 +136,14 @@ class Pretraining:
             self._progress.say("no validation: the corpus holds no text for it (prepare.valid)")
             return None
         counts = token_counts(self._material.corpus)
-        validator = Validator(corpus, recipe, self._machine, counts)
+        try:
+            validator = Validator(corpus, recipe, self._machine, counts)
+        except (ConfigError, CorpusError) as error:  # too little text for pairs, though there may be enough to train on
+            if recipe.batch.pairs == "none" or not recipe.objective.mlm:
+                raise
+            self._progress.say(f"validating without pairs, on text that is too small for them: {error}")
+            alone = recipe.model_copy(update={"batch": recipe.batch.model_copy(update={"pairs": "none"})})
+            validator = Validator(corpus, alone, self._machine, counts)
         return validator, Clozes(corpus, self._material.tokenizer, recipe, self._machine, counts)
 
     def resume(self) -> None:
