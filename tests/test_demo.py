@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from unmask.cli import app
 from unmask.config import load_recipe
 from unmask.demo import CLOZES, DemoResult, run_demo
+from unmask.errors import ConfigError
 from unmask.runs import read_metrics
 
 PACKAGES = ("joblib", "scipy.optimize")  # both come with what unmask needs
@@ -78,3 +79,11 @@ def test_what_it_says_at_the_end() -> None:
         assert expected in lines
     as_json = CliRunner().invoke(app, ["demo", *changes, "-q", "--json"])
     assert json.loads(as_json.stdout)["training"]["model"] == "demo-out/run/model"
+
+
+@pytest.mark.parametrize("changes", [["objective.causal=1.0"], ["objective.mlm=0", "batch.pairs=nsp"]])
+def test_a_model_that_cannot_fill_is_refused_at_once(changes: list[str], tmp_path: Path) -> None:
+    recipe = load_recipe("tiny-docs", changes)
+    with pytest.raises(ConfigError, match="filled masks"):
+        run_demo(tmp_path / "demo", recipe)
+    assert not (tmp_path / "demo").exists()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from unmask.config import Recipe
 from unmask.data.shards import Corpus
+from unmask.errors import ConfigError
 from unmask.files import atomic_path, write_atomic
 from unmask.progress import SILENT, Progress, duration
 from unmask.report import Heading, Part, Table, write_page
@@ -82,6 +83,8 @@ def run_demo(
 
     What was stopped goes on where it was.
     """
+    if recipe.objective.causal == 1 or not recipe.objective.mlm:
+        raise ConfigError("the demo ends with filled masks: its model must learn to fill them (objective.mlm)")
     began = time.monotonic()
     text, clozes, run = out / "text.jsonl", out / "clozes.txt", out / "run"
     if not text.is_file():

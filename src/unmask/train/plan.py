@@ -12,7 +12,7 @@ import numpy as np
 from unmask.config import Recipe
 from unmask.data.packing import ENDS, Documents
 from unmask.data.plan import Position
-from unmask.errors import ConfigError
+from unmask.errors import ConfigError, OutputError
 from unmask.files import write_json
 from unmask.train import parallel
 from unmask.train.feed import feed
@@ -69,7 +69,9 @@ def make_plan(material: Material, machine: Machine, measure: bool = False) -> Ru
 def run_plan(material: Material, machine: Machine, run: Path) -> RunPlan:
     """The plan of the run in a folder: made once, so that a run that goes on has the steps it began with."""
     path = run / PLAN
-    if path.is_file():
+    if parallel.first(path.is_file()):  # as the first process sees it: to measure takes all of them
+        if not path.is_file():
+            raise OutputError(f"{path} is not on this machine: put the run on a disk that all share")
         return RunPlan(**json.loads(path.read_text("utf-8")))
     plan = make_plan(material, machine)
     if parallel.rank() == 0:
