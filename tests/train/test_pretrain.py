@@ -263,6 +263,12 @@ def test_mistakes_are_one_clear_line(small: Make, shards: Path, tmp_path: Path) 
         pretrain(small(), tmp_path / "run", Start())
     with pytest.raises(ConfigError, match="longer than the model's 64 positions"):
         pretrain(small("batch.length=128"), tmp_path / "run", Start(data=shards))
+    (tmp_path / "some.txt").write_text("O carteiro espera o comboio.", "utf-8")
+    with pytest.raises(ConfigError, match="longer than the model's 64 positions"):
+        pretrain(
+            small("batch.length=128"), tmp_path / "raw", Start(find_sources([str(tmp_path / "some.txt")]))
+        )
+    assert not (tmp_path / "raw").exists()  # told before anything is prepared
     with pytest.raises(CorpusError, match="not a corpus"):
         pretrain(small(), tmp_path / "run", Start(data=shards / "train"))
     with pytest.raises(UserError, match="cannot express model.gated"):

@@ -60,7 +60,7 @@ class Inputs:
             which = f"text {number + 1}" if count > 1 else "the text"
             raise InputError(
                 f"{which} has {length} tokens, but the model takes at most {limit}: "
-                "shorten it, or ask to cut it off (truncate)"
+                "shorten it, or have it cut off (--truncate, truncate=True)"
             )
         places = np.arange(length)
         return places[(places < limit - self.closing) | (places >= length - self.closing)]

@@ -58,6 +58,8 @@ def gather(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT)
     """Open the shards, or make them in the run's folder from raw text, and fit the recipe to them."""
     if bool(start.sources) == bool(start.data):
         raise ConfigError("name what to train on: either --data SHARDS or --text FILES")
+    base = read_config(read_values(start.base)) if start.base else None
+    _check_length(recipe, base or recipe.model)  # before hours of preparing
     if start.data:
         folder = start.data
         read_manifest(folder)
@@ -69,10 +71,9 @@ def gather(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT)
             tokenizer = _vocabulary(recipe, run, start.sources, progress)
         folder = run / "shards"
         prepare(start.sources, tokenizer, folder, recipe, progress=progress)
-    if start.base:
-        model = read_config(read_values(start.base))
+    if base and start.base:
         _check_extends(Tokenizer.load(start.base), tokenizer, start.base)
-        model = model.model_copy(update={"vocab_size": max(model.vocab_size, tokenizer.vocab_size)})
+        model = base.model_copy(update={"vocab_size": max(base.vocab_size, tokenizer.vocab_size)})
     else:
         model = _fitted(recipe.model, tokenizer)
         asked = recipe.model.vocab_size
@@ -82,7 +83,6 @@ def gather(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT)
                 "(tokenizer.vocab_size says how many a new one gets)"
             )
     recipe = recipe.model_copy(update={"model": model})
-    _check_length(recipe)
     write_config(model, choose_architecture(model, Objectives(recipe).heads)[0])  # better now than at the end
     return Material(recipe, Corpus.open(folder), tokenizer, start.base)
 
@@ -115,11 +115,11 @@ def _fitted(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
     )
 
 
-def _check_length(recipe: Recipe) -> None:
+def _check_length(recipe: Recipe, model: ModelConfig) -> None:
     longest = max((stage.length for stage in recipe.train.stages), default=recipe.batch.length)
-    if longest > recipe.model.positions:
+    if longest > model.positions:
         raise ConfigError(
-            f"sequences of {longest} tokens are longer than the model's {recipe.model.positions} positions: "
+            f"sequences of {longest} tokens are longer than the model's {model.positions} positions: "
             "set batch.length (or the stages), or model.positions"
         )
 
