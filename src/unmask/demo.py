@@ -84,7 +84,9 @@ def run_demo(
     What was stopped goes on where it was.
     """
     if recipe.objective.causal == 1 or not recipe.objective.mlm:
-        raise ConfigError("the demo ends with filled masks: its model must learn to fill them (objective.mlm)")
+        raise ConfigError(
+            "the demo ends with filled masks: its model must learn to fill them (objective.mlm)"
+        )
     began = time.monotonic()
     text, clozes, run = out / "text.jsonl", out / "clozes.txt", out / "run"
     if not text.is_file():

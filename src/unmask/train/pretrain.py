@@ -138,7 +138,8 @@ class Pretraining:
         counts = token_counts(self._material.corpus)
         try:
             validator = Validator(corpus, recipe, self._machine, counts)
-        except (ConfigError, CorpusError) as error:  # too little text for pairs, though there may be enough to train on
+        except (ConfigError, CorpusError) as error:
+            # too little text for pairs, though there may be enough to train on
             if recipe.batch.pairs == "none" or not recipe.objective.mlm:
                 raise
             self._progress.say(f"validating without pairs, on text that is too small for them: {error}")
