@@ -43,7 +43,7 @@ def make_model(
 ) -> Model:
     config = ModelConfig(
         vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, width=32, layers=2, heads=4, inner=64,
-        positions=128, init_std=0.3, **changes,
+        init_std=0.3, **{"positions": 128} | changes,
     )  # fmt: skip
     return Model(config, heads, torch.Generator().manual_seed(seed)).eval()
 

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from unmask.cli import app
 from unmask.errors import InputError
 from unmask.evaluation import evaluate
-from unmask.evaluation.mlm import passages
+from unmask.evaluation.mlm import fitting, passages
 from unmask.evaluation.results import read_items
 from unmask.evaluation.suites import MlmSuite
 from unmask.model.network import Model
@@ -105,3 +107,46 @@ def test_nothing_to_score(folder: Path, write: Callable[..., Path], tmp_path: Pa
     suite = write('kind = "mlm"\nfiles = ["x.txt"]\nheld_out = true', x__txt="One boat.")
     with pytest.raises(InputError, match="mine: no passage to score"):
         evaluate(str(suite), folder, tmp_path / "out")
+
+
+def test_passages_longer_than_the_model_are_scored_in_pieces(
+    save: Callable[..., Path], tmp_path: Path
+) -> None:
+    text = " ".join(["The blue boat came back to the harbour before the rain"] * 5) + "\n\n" + "hb" * 45
+    (tmp_path / "novel.txt").write_text(text, "utf-8")
+    small = save("mlm", positions=16)
+    (result,) = evaluate(str(tmp_path / "novel.txt"), small, tmp_path / "out", card=False)
+    items = read_items(tmp_path / "out", "novel")
+    assert [(item["words"], item["bytes"]) for item in items] == [(55, 274), (1, 90)]
+    assert all(item["tokens"] > 16 and item["hidden"] > 1 for item in items)
+    assert result.details["passages cut to fit the model"] == 2
+    assert math.isfinite(result.main.value)
+
+
+def test_pieces_are_cut_between_words(folder: Path, save: Callable[..., Path]) -> None:
+    inputs = load(save("mlm", positions=16)).inputs
+    words = "The nets dried in the sun for the whole afternoon, and nobody knew where the key was."
+    pieces = fitting(words, inputs)
+    assert len(pieces) > 1
+    assert " ".join(pieces) == words
+    assert all(len(encoding) <= 16 for encoding in inputs.encode(pieces))
+    letters = fitting("hb" * 45, inputs)
+    assert len(letters) > 1
+    assert "".join(letters) == "hb" * 45
+    assert fitting(words, load(folder).inputs) == [words]
+
+
+def test_unknown_tokens_are_told(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "novel.txt").write_text("The boat came back \u4e2d \u56fd here.", "utf-8")
+    asked = ["evaluate", str(tmp_path / "novel.txt"), "-q", "--no-card", "-m", str(folder)]
+    done = CliRunner().invoke(app, [*asked, "-o", str(tmp_path / "out")])
+    (item,) = read_items(tmp_path / "out", "novel")
+    assert item["unknown"] == 2
+    note = f"novel: {2 / item['tokens']:.1%} of the tokens are unknown"
+    assert note in done.stdout
+    assert note in (tmp_path / "out" / "report.html").read_text("utf-8")
+    (tmp_path / "novel.txt").write_text("The boat came back.", "utf-8")
+    assert (
+        "of the tokens are unknown"
+        not in CliRunner().invoke(app, [*asked, "-o", str(tmp_path / "out")]).stdout
+    )

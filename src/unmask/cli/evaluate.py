@@ -75,7 +75,7 @@ def evaluate(
     """Score a model; suites that are finished are kept, so the same command goes on where it stopped."""
     from unmask.evaluation import differences
     from unmask.evaluation import evaluate as run
-    from unmask.evaluation.show import SCORES, score_rows
+    from unmask.evaluation.show import SCORES, notes, score_rows
 
     found = run(suites, model, out, data, card, seed, progress(quiet))
     compared = differences(out, against, [result.suite for result in found], seed) if against else None
@@ -88,6 +88,8 @@ def evaluate(
         )
         return
     _table(SCORES, score_rows(found))
+    for note in notes(found):
+        typer.echo(note)
     if compared is not None:
         _show_differences(compared)
     typer.echo(f"{out / 'report.html'} shows them by group")

@@ -1,6 +1,8 @@
 """Masked-LM scores on plain text, in units that do not depend on the vocabulary."""
 
+import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -9,11 +11,13 @@ from numpy.typing import NDArray
 from unmask.config import PrepareConfig, TextConfig
 from unmask.errors import InputError
 from unmask.evaluation.context import Context
-from unmask.evaluation.results import Measure, Outcome
+from unmask.evaluation.results import UNKNOWN_SHARE, Measure, Outcome
 from unmask.evaluation.suites import MlmSuite
 from unmask.predict import MaskedLM
+from unmask.predict.inputs import Inputs, with_own_mask
 from unmask.predict.score import targets
 from unmask.text import SPLITS, Cleaner, find_sources, read_documents, sentence_starts, split_of, text_hash
+from unmask.tokenizer import Encoding
 from unmask.tokenizer.words import count_words
 
 _PASSAGES = 64
@@ -35,19 +39,54 @@ def mlm(context: Context, suite: MlmSuite) -> Outcome:
     if not texts:
         raise InputError(f"{context.found.name}: no passage to score in {', '.join(paths)}")
     lm = context.subject.language_model
-    scores = lm.score(texts, progress=context.progress)
-    items: list[dict[str, Any]] = [
+    cut = [fitting(text, lm.inputs) for text in texts]
+    pieces = [piece for parts in cut for piece in parts]
+    # Only a single character that is more tokens than the model takes is ever truncated.
+    encodings = lm.inputs.encode(pieces, truncate=True)
+    scores = lm.score(pieces, truncate=True, progress=context.progress)
+    parts: list[dict[str, float]] = [
         {
-            "id": number, "surprise": -score.log_probability, "tokens": len(score.tokens),
-            "words": count_words(text), "bytes": len(text.encode()),
+            "surprise": -score.log_probability, "tokens": len(score.tokens),
+            "unknown": int((encoding.ids == lm.tokenizer.unk_id).sum()),
         }
-        for number, (text, score) in enumerate(zip(texts, scores, strict=True))
+        for score, encoding in zip(scores, encodings, strict=True)
     ]  # fmt: skip
-    if lm.config.causal:
-        return Outcome(items, _WHOLE)
-    for item, hidden in zip(items, _hide(lm, texts, suite.ratio, context.seed), strict=True):
-        item |= hidden
-    return Outcome(items, _WHOLE + _HIDDEN)
+    if not lm.config.causal:
+        hidden = _hide(lm, encodings, suite.ratio, context.seed)
+        parts = [part | more for part, more in zip(parts, hidden, strict=True)]
+    rest = iter(parts)
+    items: list[dict[str, Any]] = [
+        {"id": number, "words": count_words(text), "bytes": len(text.encode())}
+        | _sums(list(islice(rest, len(of_text))))
+        for number, (text, of_text) in enumerate(zip(texts, cut, strict=True))
+    ]
+    return Outcome(items, _WHOLE if lm.config.causal else _WHOLE + _HIDDEN, details=_details(items, cut))
+
+
+def fitting(text: str, inputs: Inputs) -> list[str]:
+    """The text in as many pieces as it takes for each to fit the model, cut between words where it can be."""
+    if len(text) < 2 or len(inputs.tokenizer.encode(with_own_mask(text, inputs.tokenizer))) <= inputs.limit:
+        return [text]
+    middle = len(text) // 2
+    gaps = [gap.start() for gap in re.finditer(r"\s", text)]
+    place = min(gaps, key=lambda gap: abs(gap - middle), default=middle)
+    halves = (text[:place].strip(), text[place:].strip())
+    return [piece for half in halves if half for piece in fitting(half, inputs)]
+
+
+def _sums(parts: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The counts of a passage: those of its pieces together."""
+    return {name: sum(part[name] for part in parts) for name in parts[0]}
+
+
+def _details(items: Sequence[dict[str, Any]], cut: Sequence[Sequence[str]]) -> dict[str, float]:
+    """What makes the scores flatter the model, or judge it harshly."""
+    unknown, tokens = (sum(item[name] for item in items) for name in ("unknown", "tokens"))
+    return {
+        "unknown tokens": unknown,
+        UNKNOWN_SHARE: unknown / max(tokens, 1),
+        "passages cut to fit the model": sum(len(pieces) > 1 for pieces in cut),
+    }
 
 
 def passages(path: str, suite: MlmSuite) -> Iterator[str]:
@@ -78,10 +117,9 @@ def _spread(texts: Sequence[str], limit: int) -> list[str]:
     return [texts[place] for place in np.linspace(0, len(texts) - 1, limit).round().astype(int)]
 
 
-def _hide(lm: MaskedLM, texts: Sequence[str], ratio: float, seed: int) -> Iterator[dict[str, float]]:
+def _hide(lm: MaskedLM, encodings: Sequence[Encoding], ratio: float, seed: int) -> Iterator[dict[str, float]]:
     """Loss and right answers of a share of each text's tokens, hidden together."""
-    encodings = lm.inputs.encode(texts)
-    for start in range(0, len(texts), _PASSAGES):
+    for start in range(0, len(encodings), _PASSAGES):
         chunk = encodings[start : start + _PASSAGES]
         places: list[NDArray[np.int64]] = []
         for number, encoding in enumerate(chunk, start):

@@ -18,6 +18,8 @@ from unmask.evaluation.statistics import METRICS, Difference, Estimate, Floats, 
 from unmask.files import write_atomic, write_json
 
 RESULTS = "results.json"
+UNKNOWN_SHARE = "share of unknown tokens"
+"""The detail by which scores on text are qualified."""
 Item = Mapping[str, Any]
 Differences = dict[str, dict[str, Difference]]
 """Suite -> measure -> how two models differ."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from unmask.charts import Chart, bars, lines
-from unmask.evaluation.results import Differences, Result
+from unmask.evaluation.results import UNKNOWN_SHARE, Differences, Result
 from unmask.evaluation.statistics import Difference, Estimate
 from unmask.files import write_atomic
 from unmask.report import Heading, Part, Table, write_page
@@ -17,6 +17,7 @@ _END = "<!-- scores by unmask evaluate: end -->"
 _ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \|.*\|$")
 _BARS = 20
 """A chart of more groups than this would not be read."""
+_MANY_UNKNOWN = 0.001
 
 
 def score_rows(found: Sequence[Result]) -> list[tuple[str, ...]]:
@@ -25,6 +26,16 @@ def score_rows(found: Sequence[Result]) -> list[tuple[str, ...]]:
         (result.suite, name, number(score.value), interval(score), f"{score.items:,}")
         for result in found
         for name, score in result.scores.items()
+    ]
+
+
+def notes(found: Sequence[Result]) -> list[str]:
+    """What has to be known to read the scores: unknown tokens are easy to guess and stand for many bytes."""
+    shares = {result.suite: result.details.get(UNKNOWN_SHARE, 0) for result in found}
+    return [
+        f"{suite}: {share:.1%} of the tokens are unknown to the vocabulary, which flatters these scores"
+        for suite, share in shares.items()
+        if share > _MANY_UNKNOWN
     ]
 
 
@@ -55,6 +66,7 @@ def write_report(path: Path, model: str, found: Sequence[Result]) -> None:
     """A page with every suite's scores, by group, by layer."""
     parts: list[Part] = [f"Model: {model}. Intervals by bootstrap over the items."]
     parts.append(Table(SCORES, score_rows(found)))
+    parts += notes(found)
     for result in found:
         parts += [
             Heading(result.suite),
