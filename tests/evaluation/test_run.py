@@ -131,11 +131,30 @@ def test_two_models_are_compared_item_by_item(
 
 
 def test_what_is_no_language_model_is_told(
-    save: Callable[..., Path], tmp_path: Path, pair_suite: Path
+    folder: Path, save: Callable[..., Path], tmp_path: Path, pair_suite: Path
 ) -> None:
     classifier = save("classify", labels=("a", "b"))
     with pytest.raises(ModelError, match="holds a classifier, but this suite needs a language model"):
         evaluate(str(pair_suite), classifier, tmp_path / "out")
+    evaluate(str(pair_suite), folder, tmp_path / "out", card=False)  # what failed has not taken the folder
+
+
+def test_a_claim_without_results_does_not_count(folder: Path, pair_suite: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    claim = {"model": "another", "fingerprint": "another", "suites": {}}
+    (tmp_path / "out" / "results.json").write_text(json.dumps(claim), "utf-8")
+    assert evaluate(str(pair_suite), folder, tmp_path / "out", card=False)
+
+
+def test_what_was_read_is_told(folder: Path, pair_suite: Path, tmp_path: Path) -> None:
+    (tmp_path / "b.jsonl").unlink()
+    asked = ["evaluate", str(pair_suite), "--no-card", "-m", str(folder), "-o", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, asked)
+    assert "mine: reading 1 file (the whole suite: ours)" in done.output
+    assert "mine: 3 items of 1 file\n" in done.output
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "3 items. The whole suite: ours." in page
+    assert "files: 1" in page
 
 
 def test_commands(folder: Path, other_folder: Path, pair_suite: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from unmask.evaluation.mlm import mlm
 from unmask.evaluation.pairs import bias, minimal_pairs
 from unmask.evaluation.probe import probe
 from unmask.evaluation.results import RESULTS, Outcome, Result
-from unmask.evaluation.show import update_card, write_report
+from unmask.evaluation.show import count, update_card, write_report
 from unmask.evaluation.suites import data_folder, find_suites
 from unmask.evaluation.wic import wic
 from unmask.files import digest, file_digest, write_json
@@ -51,33 +51,35 @@ def evaluate(
     folder, out = find_folder(model), Path(out)
     inputs = {one.name: one.inputs() for one in found}  # what is missing is told before any work
     fingerprint = model_fingerprint(folder)
-    _claim(out, folder, fingerprint)
+    _check(out, folder, fingerprint)
     subject = Subject(folder, progress)
     done = []
     for one in found:
         asks = one.suite.model_dump_json(exclude={"about", "source", "licence"})
         material = digest(asks, str(seed), *map(file_digest, inputs[one.name]))
-        done.append(_run(Context(one, subject, out, seed, progress), fingerprint, material))
+        context = Context(one, subject, out, seed, progress)
+        done.append(_run(context, fingerprint, material, len(inputs[one.name])))
         _finish(out, folder, fingerprint)
     if card and Path(model).is_dir():
         update_card(folder, done)
     return done
 
 
-def _run(context: Context, fingerprint: str, material: str) -> Result:
+def _run(context: Context, fingerprint: str, material: str, files: int) -> Result:
     found, progress, mark = context.found, context.progress, digest(fingerprint, material)
     before = results.read(context.out, found.name)
     if before is not None and before.fingerprint == mark:
         progress.say(f"{found.name}: done already")
         return before
-    progress.say(f"{found.name}: {found.suite.about}")
+    progress.say(f"{found.name}: reading {count(files, 'file')} (the whole suite: {found.suite.about})")
     start = time.monotonic()
     outcome = KINDS[found.suite.kind](context, found.suite)
+    progress.say(f"{found.name}: {count(len(outcome.items), 'item')} of {count(files, 'file')}")
     scores, groups = results.summarise(outcome, context.seed)
     suite = found.suite
     result = Result(
         found.name, suite.kind, suite.about, suite.source, suite.licence, mark, material,
-        time.monotonic() - start, outcome.measures, scores, groups, dict(outcome.details),
+        time.monotonic() - start, outcome.measures, scores, groups, {"files": files, **outcome.details},
     )  # fmt: skip
     return results.save(context.out, result, outcome.items)
 
@@ -89,24 +91,23 @@ def model_fingerprint(folder: Path) -> str:
     return digest(*(file_digest(path) for path in files if path.is_file()))
 
 
-def _claim(out: Path, folder: Path, fingerprint: str) -> None:
-    """A folder of results belongs to one model."""
+def _check(out: Path, folder: Path, fingerprint: str) -> None:
+    """A folder of results belongs to one model, from the first suite that was finished there."""
     if out.exists() and not out.is_dir():
         raise OutputError(f"{out} is a file: name a folder for the results")
     path = out / RESULTS
-    if path.is_file():
-        try:
-            before = json.loads(path.read_text("utf-8"))
-            same, name = before["fingerprint"] == fingerprint, before["model"]
-        except (ValueError, KeyError, TypeError):
-            raise OutputError(f"{path} is damaged: remove it, or name another folder") from None
-        if not same:
-            raise OutputError(
-                f"{out} holds results of another model ({name}), or of {folder} before it was trained on:"
-                " name another folder"
-            )
-    else:
-        _write(out, folder, fingerprint, [])
+    if not path.is_file():
+        return
+    try:
+        before = json.loads(path.read_text("utf-8"))
+        other, name = before["suites"] and before["fingerprint"] != fingerprint, before["model"]
+    except (ValueError, KeyError, TypeError):
+        raise OutputError(f"{path} is damaged: remove it, or name another folder") from None
+    if other:
+        raise OutputError(
+            f"{out} holds results of another model ({name}), or of {folder} before it was trained on:"
+            " name another folder"
+        )
 
 
 def _finish(out: Path, folder: Path, fingerprint: str) -> None:

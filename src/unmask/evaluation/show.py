@@ -51,6 +51,11 @@ def difference_rows(found: Differences) -> list[tuple[str, ...]]:
     ]  # fmt: skip
 
 
+def count(many: int, name: str) -> str:
+    """A number of things."""
+    return f"{many:,} {name}" + "s" * (many != 1)
+
+
 def number(value: float, sign: bool = False) -> str:
     """Enough digits, never an exponent; a difference shows its sign."""
     shown = f"{value:+.4f}" if abs(value) < 100 else f"{value:+,.1f}"
@@ -70,7 +75,8 @@ def write_report(path: Path, model: str, found: Sequence[Result]) -> None:
     for result in found:
         parts += [
             Heading(result.suite),
-            f"{result.about}. Data: {result.source}; {result.licence}. {result.seconds:,.0f} s.",
+            f"{count(result.main.items, 'item')}. The whole suite: {result.about}. "
+            f"Data: {result.source}; {result.licence}. {result.seconds:,.0f} s.",
         ]
         parts += [f"{name}: {value}" for name, value in result.details.items() if name != "layers"]
         parts += _layers(result)
