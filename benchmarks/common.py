@@ -28,6 +28,15 @@ def data_root() -> Path:
     return root
 
 
+def need_gpu() -> None:
+    """Without a GPU a benchmark of one says so and ends, so that `make bench` goes on."""
+    import torch
+
+    if not torch.cuda.is_available():
+        print(f"{Path(sys.argv[0]).name}: passed over, it needs a GPU")
+        sys.exit(0)
+
+
 def unpack(names: Iterable[str], folder: Path, limit_mb: float = float("inf")) -> list[Path]:
     """Unpack `text/NAME.txt.xz` files into a folder, up to so many MB in all, cut at a line."""
     folder.mkdir(parents=True, exist_ok=True)

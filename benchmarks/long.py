@@ -11,7 +11,7 @@ import argparse
 import numpy as np
 import torch
 
-from common import table, write_result
+from common import need_gpu, table, write_result
 from pretrain_gpu import SEED, Ours, full_texts, packed, paragraphs
 from unmask.model.presets import preset
 
@@ -25,6 +25,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=65_536, help="tokens of a step")
     parser.add_argument("--steps", type=int, default=3, help="steps of each of three timed rounds")
     options = parser.parse_args()
+    need_gpu()
     parts = paragraphs(12)
     speeds: dict[str, list[float]] = {}
     for name, changes in LAYERS.items():

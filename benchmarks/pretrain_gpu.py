@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from common import ROOT, data_root, table, unpack, write_result
+from common import ROOT, data_root, need_gpu, table, unpack, write_result
 from unmask.config import ModelConfig, load_recipe
 from unmask.data.batches import Batch
 from unmask.data.plan import Position
@@ -316,6 +316,7 @@ def main() -> None:
     parser.add_argument("--limit-mb", type=float, default=12)
     parser.add_argument("--profile", action="store_true", help="only show where our time goes")
     options = parser.parse_args()
+    need_gpu()
     parts = paragraphs(options.limit_mb)
     if options.profile:
         profile(parts, options)

@@ -3,13 +3,14 @@
 python benchmarks/real_run.py --seconds 480     # called again after an interruption, it goes on
 """
 
+import argparse
 import json
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common import RESULTS, arguments, data_root, table, unpack, write_result
+from common import RESULTS, arguments, data_root, need_gpu, table, unpack, write_result
 from unmask.charts import Chart, lines, side_by_side
 from unmask.evaluation.results import read
 from unmask.runs import read_metrics
@@ -43,6 +44,7 @@ def main() -> None:
     parser.add_argument("--recipe", default="modern-small")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe")
     options = parser.parse_args()
+    need_gpu()
     scratch = options.scratch / "real-run"
     names = sorted(path.name.removesuffix(".txt.xz") for path in (data_root() / "text/en-research").iterdir())
     texts = unpack([f"en-research/{name}" for name in names], scratch / "text")
@@ -55,21 +57,21 @@ def main() -> None:
     records = list(read_metrics(run))
     train, valid = ([r for r in records if r["split"] == split] for split in ("train", "valid"))
     (RESULTS / "real-run.svg").write_text(side_by_side(draw(train, valid)), "utf-8")
-    write(options.recipe, run, scratch / "scores", train[-1], valid[-1])
+    write(options, run, train[-1], valid[-1])
 
 
-def write(recipe: str, run: Path, scores: Path, last: dict, valid: dict) -> None:
+def write(options: argparse.Namespace, run: Path, last: dict, valid: dict) -> None:
     """The result as a page."""
     import torch
 
     plan = json.loads((run / "plan.json").read_text("utf-8"))
-    result = read(scores, "blimp")
+    result = read(run.parent / "scores", "blimp")
     assert result is not None
     score = result.main
     rows = [
         ("parameters", f"{plan['parameters']:,}"),
         ("steps, tokens", f"{last['step']:,}, {last['tokens']:,} ({plan['epochs']:.1f} epochs)"),
-        ("seconds in steps", f"{last['seconds']:,.0f}"),
+        ("seconds asked for, in steps", f"{options.seconds:,.0f}, {last['seconds']:,.0f}"),
         ("tokens/s over the whole run", f"{last['tokens'] / last['seconds']:,.0f}"),
         ("validation loss", f"{valid['loss']:.4f}"),
         ("hidden tokens right", f"{valid['accuracy']['mlm']:.1%}"),
@@ -79,7 +81,7 @@ def write(recipe: str, run: Path, scores: Path, last: dict, valid: dict) -> None
         ),
     ]
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "the processor"
-    body = f"{recipe} on {device}.\n\n{table(['what', 'value'], rows)}\n\n![curves](real-run.svg)"
+    body = f"{options.recipe} on {device}.\n\n{table(['what', 'value'], rows)}\n\n![curves](real-run.svg)"
     write_result("real-run", "A real run", body, ["torch", "tokenizers", "numpy"])
 
 
