@@ -229,6 +229,9 @@ def test_a_column_that_is_not_there(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "texto,label\na,1\n")
     with pytest.raises(InputError, match="no column text, only texto, label; did you mean texto"):
         texts(path, text="text")
+    named = write(tmp_path / "named.csv", "text,label\nbom,1\nmau,0\n")
+    with pytest.raises(InputError, match="say them by name, for example --text-column text"):
+        texts(named, text="1", label="2")  # the names would become an example
     with pytest.raises(InputError, match="there is no .*nowhere.csv"):
         texts(tmp_path / "nowhere.csv")
 

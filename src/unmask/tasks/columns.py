@@ -48,7 +48,15 @@ USUAL = Columns()
 def is_header(first: Sequence[str], columns: Columns) -> bool:
     """Whether the first row holds the names of the columns."""
     said = {name for name in (columns.text, columns.pair, columns.label) if name is not None}
-    return said <= set(first) if columns.numbered else True
+    if not columns.numbered or said <= set(first):
+        return True
+    place = int(columns.text or 0)
+    if 0 < place <= len(first) and first[place - 1].strip().lower() in _TEXT:
+        raise InputError(
+            f"the first row names its columns ({_listed(first)}): say them by name, for example "
+            f"--text-column {first[place - 1].strip()}; numbers are for files without a header"
+        )
+    return False
 
 
 def resolve(there: Sequence[str], task: TextTask, columns: Columns, place: str, labelled: bool) -> Columns:
