@@ -14,10 +14,12 @@ from unmask.errors import InputError
 from unmask.model.network import Model
 from unmask.predict.windows import Window
 from unmask.tasks.batches import Item, TaskFeed
+from unmask.tasks.examples import TextExample
 from unmask.tasks.finetune import gather
 from unmask.tasks.kinds import balanced, hold_out
 from unmask.tasks.objective import TaskLoss
 from unmask.tasks.settings import FinetuneConfig
+from unmask.tasks.texts import Classes
 from unmask.train.optim import Optimiser
 
 
@@ -126,3 +128,14 @@ def test_weights_of_several_classes_go_where_the_scores_are() -> None:
     loss = TaskLoss("classify", balanced([30, 10]))
     scores, targets = (torch.zeros(4, 2, device="meta") for _ in range(2))
     assert loss._outcome(scores, targets, "multi").losses.shape == (4,)
+
+
+def test_of_several_labels_having_and_not_having_one_count_alike() -> None:
+    kind = Classes([TextExample("a", None, labels, "") for labels in [("x",), ("x", "y"), ("x",), ("x",)]])
+    weights = kind.weights
+    assert weights is not None
+    assert weights.tolist() == [0.25, 3.0]  # x: four have it, none has not; y: one has it, three have not
+    targets = torch.tensor([[1.0, 1.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
+    losses = TaskLoss("classify", weights)._outcome(torch.zeros(4, 2), targets, "multi").losses
+    y = 2 * losses - 0.25 * torch.log(torch.tensor(2.0))
+    torch.testing.assert_close(y[0], y[1:].sum())

@@ -62,7 +62,7 @@ class TaskLoss:
             return Outcome((scores[:, 0] - targets) ** 2, torch.zeros_like(targets, dtype=torch.bool))
         if problem == "multi":
             weights = None if self._weights is None else self._weights.to(scores.device)
-            losses = F.binary_cross_entropy_with_logits(scores, targets, weights, reduction="none")
+            losses = F.binary_cross_entropy_with_logits(scores, targets, reduction="none", pos_weight=weights)
             return Outcome(losses.mean(1), ((scores > 0) == (targets > 0)).all(1))
         losses = F.cross_entropy(scores, targets, reduction="none")
         if self._weights is not None:

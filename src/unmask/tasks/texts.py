@@ -53,7 +53,7 @@ class Classes(_Texts):
             only = next(iter(counts), "")
             raise InputError(f"there is no label but {only!r}: name another class to tell it from")
         self.labels = tuple(sorted(counts, key=_natural))
-        self._counts = [counts[label] for label in self.labels]
+        self._counts, self._size = [counts[label] for label in self.labels], len(examples)
         self._number = {label: number for number, label in enumerate(self.labels)}
         if self.multi:
             self.metrics: tuple[str, ...] = ("micro_f1", "macro_f1", "exact")
@@ -70,7 +70,9 @@ class Classes(_Texts):
 
     @property
     def weights(self) -> Tensor | None:
-        """How much each class counts if all are to count alike."""
+        """How much each class counts, so that all count alike; of several labels, how much having it does."""
+        if self.multi:
+            return torch.tensor([max(self._size - count, 1) / count for count in self._counts])
         return balanced(self._counts)
 
     def check(self, examples: Sequence[TextExample]) -> None:
