@@ -46,6 +46,24 @@ Settings = Annotated[
 ]
 
 
+ReplayText = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Plain text for a fifth of the steps (--set replay=0.2), against forgetting.",
+        show_default=False,
+    ),
+]
+ReportForgetting = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Plain text to measure the masked-LM loss on, before and after.",
+        show_default=False,
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command("finetune", epilog=_EXAMPLES)(finetune)
@@ -85,22 +103,8 @@ def finetune(
             min=1, metavar="RANK", help="Train low-rank adapters and the head alone.", show_default=False
         ),
     ] = None,
-    replay_text: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Plain text for a fifth of the steps (--set replay=0.2), against forgetting.",
-            show_default=False,
-        ),
-    ] = None,
-    report_forgetting: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Plain text to measure the masked-LM loss on, before and after.",
-            show_default=False,
-        ),
-    ] = None,
+    replay_text: ReplayText = None,
+    report_forgetting: ReportForgetting = None,
     seeds: Annotated[int, typer.Option(min=1, help="Train so often; the best by validation is kept.")] = 1,
     set_: Settings = None,
     json_: Json = False,
