@@ -23,7 +23,7 @@ from unmask.predict.inputs import Inputs, as_list
 from unmask.predict.onnx import OnnxModel
 from unmask.predict.sentence import Pool, SentenceSettings
 from unmask.progress import SILENT, Progress
-from unmask.tokenizer import Tokenizer
+from unmask.tokenizer import Encoding, Tokenizer
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -107,13 +107,29 @@ class Predictor:
         """
         encodings = self.inputs.encode_words(sentences)
 
+        def pool(number: int, states: Floats) -> None:
+            words = encodings[number].words
+            belongs = (words == np.arange(words.max() + 1)[:, None]).astype(np.float32)  # (words, n)
+            take(number, belongs / np.maximum(belongs.sum(1, keepdims=True), 1) @ states)
+
+        self.token_layers(encodings, pool, progress)
+
+    def token_layers(
+        self,
+        encodings: Sequence[Encoding],
+        take: Callable[[int, Floats], None],
+        progress: Progress = SILENT,
+    ) -> None:
+        """Give `take` each text's number and the vectors (L + 1, n, D) of its tokens at every layer.
+
+        In any order, from any thread.
+        """
+
         def work(numbers: list[int], packed: Pack) -> None:
             states = np.stack([_array(hidden) for hidden in self._trace(packed).hidden])
             parts = np.split(states, np.cumsum(packed.lengths)[:-1], axis=1)
             for number, part in zip(numbers, parts, strict=True):
-                words = encodings[number].words
-                belongs = (words == np.arange(words.max() + 1)[:, None]).astype(np.float32)  # (words, n)
-                take(number, belongs / np.maximum(belongs.sum(1, keepdims=True), 1) @ part)
+                take(number, part)
 
         self._each_batch([encoding.ids for encoding in encodings], work, progress)
 
