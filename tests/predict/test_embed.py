@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from unmask.errors import InputError, ModelError
 from unmask.predict import MaskedLM, load
 from unmask.predict.sentence import SentenceSettings, read_sentence_settings
+from unmask.predict.standardise import Standardiser
 
 
 @given(data=st.data())
@@ -33,6 +34,40 @@ def test_layers_are_those_of_hidden(lm: MaskedLM, texts: list[str]) -> None:
         np.testing.assert_allclose(lm.embed(texts[0], "token", layer), hidden[layer], atol=1e-5)
     np.testing.assert_allclose(lm.embed(texts[0], "token", "last4"), hidden[-2:].mean(0), atol=1e-5)
     assert abs(hidden[0] - hidden[1]).max() > 1e-3
+
+
+@pytest.mark.parametrize("level", ["sentence", "word", "token"])
+def test_all_layers_are_the_single_ones(lm: MaskedLM, texts: list[str], level: str) -> None:
+    every = lm.embed(texts, level, "all", "max", normalise=True)
+    for layer in range(lm.config.layers + 1):
+        for one, several in zip(lm.embed(texts, level, layer, "max", normalise=True), every, strict=True):
+            np.testing.assert_allclose(several[..., layer, :], one, atol=1e-6)
+
+
+@pytest.mark.parametrize("level", ["sentence", "word", "token"])
+def test_standardised_then_normalised(lm: MaskedLM, texts: list[str], level: str) -> None:
+    plain = lm.embed(texts, level, 1)
+    fitted = Standardiser.fit(np.concatenate([np.atleast_2d(rows) for rows in plain]), "zscore")
+    for rows, unit in zip(plain, lm.embed(texts, level, 1, normalise=True, standardise=fitted), strict=True):
+        moved = fitted.apply(rows)
+        np.testing.assert_allclose(unit, moved / np.linalg.norm(moved, axis=-1, keepdims=True), atol=1e-5)
+
+
+def test_a_standardiser_of_other_vectors_is_refused(folder: Callable[..., Path], texts: list[str]) -> None:
+    model, other = load(folder(), "cpu"), load(folder(name="other", init_std=0.1), "cpu")
+    vectors = model.embed(texts, "word")
+    kind = model.about("word", -1, "mean")
+    assert kind["layer"] == "2"
+    fitted = Standardiser.fit(vectors, "mean", about=kind)
+    model.embed(texts, "word", 2, standardise=fitted)
+    with pytest.raises(ModelError, match="fitted on layer 2, these vectors are of 1"):
+        model.embed(texts, "word", 1, standardise=fitted)
+    with pytest.raises(ModelError, match="fitted on level word, these vectors are of sentence"):
+        model.embed(texts, standardise=fitted)
+    with pytest.raises(ModelError, match="fitted on another model"):
+        other.embed(texts, "word", standardise=fitted)
+    fitted.save(tmp := folder() / "words.safetensors")  # beside the model, which stays the same
+    load(tmp.parent, "cpu").embed(texts, "word", standardise=Standardiser.load(tmp))
 
 
 @pytest.mark.parametrize("pool", ["mean", "max", "first"])

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from unmask import __version__
-from unmask.checkpoint import CONFIG
 from unmask.errors import OutputError
 from unmask.evaluation import results
 from unmask.evaluation.context import Context, Subject
@@ -23,7 +22,7 @@ from unmask.evaluation.show import count, update_card, write_report
 from unmask.evaluation.suites import data_folder, find_suites
 from unmask.evaluation.wic import wic
 from unmask.files import digest, file_digest, write_json
-from unmask.predict.folders import find_folder
+from unmask.predict.folders import find_folder, model_fingerprint
 from unmask.progress import SILENT, Progress
 
 KINDS: dict[str, Callable[[Context, Any], Outcome]] = {
@@ -82,13 +81,6 @@ def _run(context: Context, fingerprint: str, material: str, files: int) -> Resul
         time.monotonic() - start, outcome.measures, scores, groups, {"files": files, **outcome.details},
     )  # fmt: skip
     return results.save(context.out, result, outcome.items)
-
-
-def model_fingerprint(folder: Path) -> str:
-    """The same for the same settings, weights and vocabulary."""
-    names = (CONFIG, "tokenizer.json", "vocab.txt")
-    files = [folder / name for name in names] + sorted(folder.glob("*.safetensors"))
-    return digest(*(file_digest(path) for path in files if path.is_file()))
 
 
 def _check(out: Path, folder: Path, fingerprint: str) -> None:

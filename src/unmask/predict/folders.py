@@ -5,9 +5,11 @@ import re
 from pathlib import Path
 
 from unmask.errors import ConfigError, ModelError, OutputError
+from unmask.files import digest, file_digest
 
 CONFIG = "config.json"
 FORMS = ("hf", "onnx")
+_IDENTITY = (CONFIG, "tokenizer.json", "vocab.*", "model*.safetensors", "pytorch_model*.bin", "*.onnx")
 
 
 def find_folder(name: str | Path) -> Path:
@@ -23,6 +25,12 @@ def find_folder(name: str | Path) -> Path:
             f"no model folder at {name}, and none of that name in {cache_folder()}; unmask never downloads"
         )
     return cached
+
+
+def model_fingerprint(folder: Path) -> str:
+    """The same for the same settings, weights and vocabulary, whatever else lies in the folder."""
+    files = [path for pattern in _IDENTITY for path in sorted(folder.glob(pattern))]
+    return digest(*(file_digest(path) for path in files if path.is_file()))
 
 
 def cache_folder() -> Path:

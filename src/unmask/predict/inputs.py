@@ -13,6 +13,21 @@ Ints = NDArray[np.int64]
 MASKS = ("[MASK]", "<mask>")
 
 
+class TooLongError(InputError):
+    """A text with more tokens than the model takes; `number` says which of those given, from 0."""
+
+    def __init__(self, which: str, number: int, length: int, limit: int) -> None:
+        super().__init__(
+            f"{which} has {length} tokens, but the model takes at most {limit}: "
+            "shorten it, or have it cut off (--truncate, truncate=True)"
+        )
+        self.number, self.length, self.limit = number, length, limit
+
+    def at(self, place: str) -> "TooLongError":
+        """The same, said of a place in a file."""
+        return TooLongError(f"{place}: the text", self.number, self.length, self.limit)
+
+
 class Inputs:
     """A tokenizer and the longest sequence its model takes."""
 
@@ -57,11 +72,7 @@ class Inputs:
     def _kept(self, length: int, limit: int, truncate: bool, number: int, count: int) -> Ints:
         """Places that stay: the beginning, and the special tokens that close the text."""
         if not truncate:
-            which = f"text {number + 1}" if count > 1 else "the text"
-            raise InputError(
-                f"{which} has {length} tokens, but the model takes at most {limit}: "
-                "shorten it, or have it cut off (--truncate, truncate=True)"
-            )
+            raise TooLongError(f"text {number + 1}" if count > 1 else "the text", number, length, limit)
         places = np.arange(length)
         return places[(places < limit - self.closing) | (places >= length - self.closing)]
 

@@ -67,8 +67,11 @@ def load(
         )
     sentence = read_sentence_settings(folder)
     if issubclass(kind, TaskModel):
-        return kind(model, tokenizer, report, sentence, read_task_settings(read_values(folder)))
-    return kind(model, tokenizer, report, sentence)
+        made: Predictor = kind(model, tokenizer, report, sentence, read_task_settings(read_values(folder)))
+    else:
+        made = kind(model, tokenizer, report, sentence)
+    made.folder = folder
+    return made
 
 
 def choose_device(name: str) -> torch.device:

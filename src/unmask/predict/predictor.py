@@ -5,6 +5,8 @@ T tokens of all sequences · S sequences · n tokens of one text · D width · L
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,15 +21,17 @@ from unmask.model.network import Model, reduce_rows
 from unmask.model.weights import LoadReport
 from unmask.predict.batching import CPU_TOKENS, GPU_TOKENS, Pack, pack, plan
 from unmask.predict.cores import Job, Result, side_by_side
+from unmask.predict.folders import model_fingerprint
 from unmask.predict.inputs import Inputs, as_list
 from unmask.predict.onnx import OnnxModel
 from unmask.predict.sentence import Pool, SentenceSettings
+from unmask.predict.standardise import Standardiser
 from unmask.progress import SILENT, Progress
 from unmask.tokenizer import Encoding, Tokenizer
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
-Layer = int | Literal["last4"]
+Layer = int | Literal["last4", "all"]
 Level = Literal["sentence", "word", "token"]
 _LAST = 4
 
@@ -49,11 +53,18 @@ class Predictor:
         self.inputs = Inputs(tokenizer, model.config.positions)
         self.device: torch.device = model.encoder.device if isinstance(model, OnnxModel) else _device(model)
         self.budget = CPU_TOKENS if self.device.type == "cpu" else GPU_TOKENS
+        self.folder: Path | None = None
+        """Where it was read from."""
 
     @property
     def config(self) -> ModelConfig:
         """The network's settings."""
         return self.model.config
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The same for the same folder's contents; "" of a model made in memory."""
+        return model_fingerprint(self.folder) if self.folder else ""
 
     def embed(
         self,
@@ -63,27 +74,54 @@ class Predictor:
         pool: Pool | None = None,
         normalise: bool | None = None,
         truncate: bool | None = None,
+        standardise: Standardiser | None = None,
         progress: Progress = SILENT,
     ) -> Any:
         """Vectors of sentences (N, D), or a list of arrays: one row per word or token of each text.
 
-        `layer` 0 is the embeddings, 1 to L the blocks, "last4" the mean of the last four. What is None is as
-        the folder says (sentence-transformers), else: mean over tokens, not normalised, longer texts refused.
-        Token rows include the special tokens, as `tokenizer.encode` gives them; word rows do not.
+        `layer` 0 is the embeddings, 1 to L the blocks, "last4" the mean of the last four, "all" every one:
+        (…, L + 1, D). What is None is as the folder says (sentence-transformers), else: mean over tokens, not
+        normalised, longer texts refused. Vectors are standardised before they are normalised. Token rows
+        include the special tokens, as `tokenizer.encode` gives them; word rows do not.
         """
+        own = self.settings_for(level, pool, normalise)
+        self._check_layer(layer)
+        if standardise:
+            standardise.check(self.about(level, layer, own.pool))
+        cut = own.max_length is not None if truncate is None else truncate
+        many = as_list(texts)
+
+        def finish(rows: Tensor) -> Floats:
+            if layer == "all":
+                rows = rows.view(len(rows), -1, self.config.width)
+            if standardise:
+                rows = torch.from_numpy(standardise.apply(_array(rows)))
+            return _array(F.normalize(rows.float(), dim=-1) if own.normalise else rows)
+
+        if level == "sentence":
+            found = self._sentences(many, layer, own, cut, finish, progress)
+            return found[0] if isinstance(texts, str) else found
+        encodings = self.inputs.encode(many, cut)
+        listed = self._rows(encodings, level, layer, own.pool, finish, progress)
+        return listed[0] if isinstance(texts, str) else listed
+
+    def settings_for(
+        self, level: Level, pool: Pool | None = None, normalise: bool | None = None
+    ) -> SentenceSettings:
+        """How vectors of a level are made, where not said as the folder says."""
         if level not in ("sentence", "word", "token"):
             raise InputError(f"there is no level {level!r}; those we have: sentence, word, token")
         own = self.sentence if level == "sentence" else SentenceSettings()
         own = replace(own, pool=pool or own.pool, normalise=own.normalise if normalise is None else normalise)
         if own.pool not in ("mean", "cls", "max", "first"):
             raise InputError(f"there is no pooling {own.pool!r}; those we have: mean, cls, max, first")
-        cut = own.max_length is not None if truncate is None else truncate
-        many = as_list(texts)
-        if level == "sentence":
-            found = self._sentences(many, layer, own, cut, progress)
-            return found[0] if isinstance(texts, str) else found
-        listed = self._rows(many, level, layer, own, cut, progress)
-        return listed[0] if isinstance(texts, str) else listed
+        return own
+
+    def about(self, level: Level, layer: Layer, pool: Pool) -> dict[str, str]:
+        """What a standardiser says of the vectors it was fitted on."""
+        named = str(layer if isinstance(layer, str) or layer >= 0 else self.config.layers + 1 + layer)
+        pooled = pool if level != "token" else ""
+        return {"model": self.fingerprint, "level": level, "layer": named, "pool": pooled}
 
     def hidden(self, text: str) -> Floats:
         """Hidden states (L + 1, n, D) of a text: embeddings, then every block."""
@@ -134,30 +172,34 @@ class Predictor:
         self._each_batch([encoding.ids for encoding in encodings], work, progress)
 
     def _sentences(
-        self, texts: list[str], layer: Layer, own: SentenceSettings, truncate: bool, progress: Progress
+        self,
+        texts: list[str],
+        layer: Layer,
+        own: SentenceSettings,
+        truncate: bool,
+        finish: Callable[[Tensor], Floats],
+        progress: Progress,
     ) -> Floats:
         sequences = self.inputs.ids([own.prepared(text) for text in texts], truncate, own.max_length)
-        out = np.empty((len(texts), self.config.width), np.float32)
+        out = np.empty((len(texts), *self._shape(layer)), np.float32)
 
         def work(numbers: list[int], packed: Pack) -> None:
             lengths = torch.tensor(packed.lengths, device=self.device)
-            pooled = pool_rows(self._layer(packed, layer), lengths, own.pool)
-            out[numbers] = _array(F.normalize(pooled, dim=1) if own.normalise else pooled)
+            out[numbers] = finish(pool_rows(self._layer(packed, layer), lengths, own.pool))
 
         self._each_batch(sequences, work, progress)
         return out
 
     def _rows(
         self,
-        texts: list[str],
+        encodings: Sequence[Encoding],
         level: Level,
         layer: Layer,
-        own: SentenceSettings,
-        truncate: bool,
+        pool: Pool,
+        finish: Callable[[Tensor], Floats],
         progress: Progress,
     ) -> list[Floats]:
-        encodings = self.inputs.encode(texts, truncate)
-        out: list[Floats] = [np.empty((0, self.config.width), np.float32)] * len(texts)
+        out: list[Floats] = [np.empty((0, *self._shape(layer)), np.float32)] * len(encodings)
 
         def work(numbers: list[int], packed: Pack) -> None:
             rows = self._layer(packed, layer)
@@ -168,15 +210,17 @@ class Predictor:
                 sizes = [np.unique(w[w >= 0], return_counts=True)[1] for w in words]
                 counts = list(map(len, sizes))
                 lengths = torch.from_numpy(np.concatenate(sizes)).to(self.device)
-                rows = pool_rows(rows[torch.from_numpy(inside).to(self.device)], lengths, own.pool)
-            if own.normalise:
-                rows = F.normalize(rows, dim=1)
-            split = np.split(_array(rows), np.cumsum(counts)[:-1])
+                rows = pool_rows(rows[torch.from_numpy(inside).to(self.device)], lengths, pool)
+            split = np.split(finish(rows), np.cumsum(counts)[:-1])
             for number, vectors in zip(numbers, split, strict=True):
                 out[number] = vectors.copy()
 
         self._each_batch([encoding.ids for encoding in encodings], work, progress)
         return out
+
+    def _shape(self, layer: Layer) -> tuple[int, ...]:
+        width = self.config.width
+        return (self.config.layers + 1, width) if layer == "all" else (width,)
 
     def _each_batch(
         self, sequences: Sequence[Ints], work: Callable[[list[int], Pack], None], progress: Progress = SILENT
@@ -218,18 +262,24 @@ class Predictor:
             raise ModelError("an ONNX model gives its last layer only; load the folder it was converted from")
         return self.model.encoder.trace(*packed.inputs, attention=attention)
 
+    def _check_layer(self, layer: Layer) -> None:
+        depth = self.config.layers
+        if layer not in ("last4", "all", *range(-depth - 1, depth + 1)):
+            raise InputError(
+                f"there is no layer {layer}: 0 is the embeddings, 1 to {depth} the blocks, or last4, or all"
+            )
+
     def _layer(self, packed: Pack, layer: Layer) -> Tensor:
+        """A layer's states (T, D); of all layers (T, (L + 1) · D)."""
         depth = self.config.layers
         if layer in (-1, depth):
             return self._encode(packed)
+        hidden: list[Tensor] = self._trace(packed).hidden
+        if layer == "all":
+            return torch.stack(hidden, 1).flatten(1)
         if layer == "last4":
-            return torch.stack(self._trace(packed).hidden[-min(_LAST, depth) :]).mean(0)
-        if layer not in range(-depth - 1, depth + 1):
-            raise InputError(
-                f"there is no layer {layer}: 0 is the embeddings, 1 to {depth} the blocks, or last4"
-            )
-        hidden: Tensor = self._trace(packed).hidden[layer]
-        return hidden
+            return torch.stack(hidden[-min(_LAST, depth) :]).mean(0)
+        return hidden[layer]
 
 
 def pool_rows(rows: Tensor, lengths: Tensor, pool: Pool) -> Tensor:
