@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tasks.conftest import questions, reviews, tagged
 
-from unmask.config import TrainConfig
+from unmask.config import Recipe, TrainConfig
 from unmask.errors import InputError
 from unmask.model.network import Model
 from unmask.predict.windows import Window
@@ -20,7 +20,9 @@ from unmask.tasks.kinds import balanced, hold_out
 from unmask.tasks.objective import TaskLoss
 from unmask.tasks.settings import FinetuneConfig
 from unmask.tasks.texts import Classes
+from unmask.train.loop import Trainer
 from unmask.train.optim import Optimiser
+from unmask.train.schedule import Schedule
 
 
 def item(number: int, length: int) -> Item:
@@ -86,7 +88,19 @@ def test_the_split_keeps_classes_and_equal_texts_together(rows: list[tuple[str, 
     for label in "ab":
         texts = [text for text, each in first.items() if each == label]
         out = {text for text, _ in held if first[text] == label}
-        assert len(out) <= max(1, round(share * len(texts)))
+        assert len(out) <= max(1, round(share * len(texts)) + 1)
+    assert len({text for text, _ in held}) <= max(1, round(share * len(first)))
+
+
+def test_many_small_classes_lose_no_more_than_the_share() -> None:
+    rows = [(f"pergunta {label} {n}", (f"c{label}",)) for label in range(77) for n in range(4)]
+    held = hold_out(rows, 0.1, lambda row: row[0], lambda row: row[1])[1]
+    assert len(held) == 31
+    assert len({label for _, label in held}) == 31  # no class gives two while others give none
+    rare = [(f"comum {n}", ("common",)) for n in range(500)] + rows[:4]
+    held = hold_out(rare, 0.1, lambda row: row[0], lambda row: row[1])[1]
+    assert [label for _, label in held].count(("c0",)) == 1  # and a rare one is not forgotten
+    assert len(held) == 50
 
 
 def test_the_split_of_many_labels_is_a_tenth_of_all() -> None:
@@ -98,6 +112,16 @@ def test_the_split_of_many_labels_is_a_tenth_of_all() -> None:
         train, held = hold_out(rare, 0.1, lambda row: row[0], lambda row: row[1])
         assert rare[-1] in train
         assert 39 <= len(held) <= 40
+
+
+def test_no_share_of_the_peak_is_told_of_a_task(base: Path) -> None:
+    made = gather("classify", base, reviews(), [], FinetuneConfig())
+    predictor = made.kind.predictor(made.model(0), made.tokenizer, made.task)
+    items = made.kind.items(made.kind.prepare(predictor, made.train), made.train)
+    schedule = Schedule(Recipe(train=made.settings.train_config()), 1)
+    trainer = Trainer(made.model(0), schedule, TaskLoss(made.kind.head), made.machine)
+    (record,) = trainer.run(TaskFeed(items, 8, 999, 0, True).steps(0, 1))
+    assert record.mfu is None
 
 
 def test_classes_that_count_alike() -> None:

@@ -1,7 +1,9 @@
 """What the kinds of task have in common, and how a validation comes out."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -98,10 +100,9 @@ def hold_out(
     text: Callable[[Any_], str],
     labels: Callable[[Any_], Sequence[str]],
 ) -> tuple[list[Any_], list[Any_]]:
-    """Training and validation examples: of each class the share with the lowest hashes of their texts.
+    """Training and validation examples: a share of all, of each class those with the lowest hashes.
 
-    Where any example has more labels than one, a share of all. Equal texts stay together, every label is
-    among those of the training, and adding examples moves few.
+    Equal texts stay together, every label is among those of the training, and adding examples moves few.
     """
     hashes = [text_hash(text(example)) for example in examples]
     said = [labels(example) for example in examples]
@@ -113,9 +114,9 @@ def hold_out(
     for value, name in firsts.items():
         strata.setdefault(name, []).append(value)
     held: set[int] = set()
-    for found in strata.values():
-        count = min(round(share * len(found)) or len(found) > 1, len(found) - 1)
-        held.update(sorted(found)[:count])
+    seats = _seats({name: len(found) for name, found in strata.items()}, round(share * len(firsts)))
+    for name, count in seats.items():
+        held.update(sorted(strata[name])[:count])
     known = {name for value, each in zip(hashes, said, strict=True) if value not in held for name in each}
     for value, each in zip(hashes, said, strict=True):
         if value in held and not known.issuperset(each):  # it is needed to learn from
@@ -126,6 +127,24 @@ def hold_out(
     rows = list(zip(hashes, examples, strict=True))
     train = [example for value, example in rows if value not in held]
     return train, [example for value, example in rows if value in held]
+
+
+def _seats(sizes: Mapping[str | None, int], total: int) -> Counter[str | None]:
+    """How many to hold out of each class: where there are enough, every class has one before any has two.
+
+    The next is of the class of which the least share would be; at least one of each is left.
+    """
+    seats: Counter[str | None] = Counter()
+    queue = [(0.0, -size, text_hash(name or ""), name) for name, size in sizes.items() if size > 1]
+    heapify(queue)
+    for _ in range(max(total, 1)):
+        if not queue:
+            break
+        _, size, mark, name = heappop(queue)
+        seats[name] += 1
+        if seats[name] < -size - 1:
+            heappush(queue, ((seats[name] + 0.5) / -size, size, mark, name))
+    return seats
 
 
 def balanced(counts: Sequence[int]) -> Tensor:

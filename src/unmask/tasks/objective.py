@@ -35,12 +35,6 @@ class TaskLoss:
         """How many predictions a batch makes."""
         return {self._head: len(batch.target_ids)}
 
-    def rows_read(self, batch: TaskBatch) -> int:
-        """How many tokens' last vectors the head reads."""
-        if self._head == "answer":
-            return len(batch.ids)
-        return len(batch.target_index) if self._head == "tag" else len(batch.cu_seqlens) - 1
-
     def __call__(self, model: Model, batch: TaskBatch) -> dict[str, Outcome]:
         """The predictions of a batch."""
         if self._frozen:

@@ -111,10 +111,6 @@ class ClozeLoss:
         """How many predictions a batch makes."""
         return {"cloze": len(batch.target_ids)}
 
-    def rows_read(self, batch: Batch) -> int:
-        """How many tokens' last vectors the head reads."""
-        return len(batch.target_index)
-
     def __call__(self, model: Model, batch: Batch) -> dict[str, Outcome]:
         """The predictions of a batch."""
         given = (batch.ids, batch.positions, batch.cu_seqlens, batch.max_seqlen, batch.segments)

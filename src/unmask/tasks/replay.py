@@ -162,10 +162,6 @@ class WithReplay:
         """How many predictions a batch makes."""
         return self._of(batch).counts(batch)
 
-    def rows_read(self, batch: Batch) -> int:
-        """How many tokens' last vectors the heads read."""
-        return self._of(batch).rows_read(batch)
-
     def __call__(self, model: Model, batch: Batch) -> dict[str, Outcome]:
         """The predictions of a batch."""
         return self._of(batch)(model, batch)

@@ -17,7 +17,7 @@ from unmask.model.network import Model
 from unmask.train import parallel
 from unmask.train.feed import StepInput
 from unmask.train.machine import Machine
-from unmask.train.objectives import Losses, Outcome
+from unmask.train.objectives import Losses, Objectives, Outcome
 from unmask.train.optim import Optimiser, clip
 from unmask.train.schedule import Schedule
 from unmask.train.work import matmul_peak, operations
@@ -44,8 +44,11 @@ class StepRecord:
     lr: float
     grad_norm: float
     tokens_per_s: float
-    mfu: float
-    """This process's matrix products as a share of what its device can do (model FLOPs utilisation)."""
+    mfu: float | None
+    """This process's matrix products as a share of what its device can do (model FLOPs utilisation).
+
+    Known for pretraining alone: what tasks freeze, adapt and read off is not counted.
+    """
     fill: float
     skipped: bool
     """The loss or a gradient was not finite: the weights were left as they were."""
@@ -78,7 +81,8 @@ class Trainer:
 
     def run(self, inputs: Iterable[StepInput]) -> Iterator[StepRecord]:
         """Train on each step's input and say how it went."""
-        peak = matmul_peak(self.machine.device, self.machine.bf16)
+        counted = isinstance(self.objectives, Objectives)
+        peak = matmul_peak(self.machine.device, self.machine.bf16) if counted else None
         for each in inputs:
             began = time.perf_counter()
             self.model.train()
@@ -104,15 +108,15 @@ class Trainer:
                 lr=share * self.schedule.recipe.train.lr,
                 grad_norm=measured.grad_norm,
                 tokens_per_s=measured.tokens / (time.perf_counter() - began),
-                mfu=self._work(each) / (time.perf_counter() - began) / peak,
+                mfu=peak and self._work(each) / (time.perf_counter() - began) / peak,
                 fill=each.fill,
                 skipped=not finite,
             )
 
     def _work(self, each: StepInput) -> float:
-        return sum(
-            operations(self.model.config, batch, self.objectives.rows_read(batch)) for batch in each.batches
-        )
+        assert isinstance(self.objectives, Objectives)
+        read = self.objectives.rows_read
+        return sum(operations(self.model.config, batch, read(batch)) for batch in each.batches)
 
     def _backward(self, each: StepInput) -> "Tally":
         """Gradients of the whole step: every micro-batch is weighed by the predictions of all of them."""

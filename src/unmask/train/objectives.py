@@ -31,9 +31,6 @@ class Losses(Protocol):
     def counts(self, batch: Any) -> dict[str, int]:
         """How many predictions each part makes; known without the model."""
 
-    def rows_read(self, batch: Any) -> int:
-        """How many tokens' last vectors the heads read."""
-
     def __call__(self, model: Model, batch: Any) -> dict[str, Outcome]:
         """Each part's predictions."""
 
