@@ -16,8 +16,10 @@ from unmask.predict import Answerer, Classifier, Tagger, load
 from unmask.predict.settings import TaskSettings
 from unmask.tasks.columns import Columns
 from unmask.tasks.examples import TextExample
+from unmask.tasks.finetune import finetune
 from unmask.tasks.metrics import answers
 from unmask.tasks.read import read_examples
+from unmask.tasks.settings import FinetuneConfig
 
 Write = Callable[..., Path]
 Save = Callable[..., Path]
@@ -53,7 +55,8 @@ def test_a_classifier_is_only_scored(save: Save, write: Write, tmp_path: Path) -
         x__jsonl=CLASSES,
     )
     (result,) = evaluate(str(suite), classifier, tmp_path / "out", card=False)
-    assert list(result.details) == ["files"]  # nothing was learned
+    assert list(result.details) == ["files", "head"]  # nothing was learned
+    assert "on what it was trained is not known (bad, good)" in result.details["head"]
     assert result.main.items == 25
     items = read_items(tmp_path / "out", "mine")
     assert result.main.value == pytest.approx(sum(item["gold"] == item["predicted"] for item in items) / 25)
@@ -136,7 +139,22 @@ def test_a_classifier_of_texts_is_none_of_pairs(save: Save, tmp_path: Path) -> N
     examples = [TextExample("a", "b", "1")]
     for name, expected in (("", [True, True]), ("classify", [True, False]), ("pair", [False, True])):
         model.settings = TaskSettings(name=name)
-        assert [fits(model, suite, examples) for suite in suites] == expected  # type: ignore[arg-type]
+        assert [fits(model, suite, examples, "mark") for suite in suites] == expected  # type: ignore[arg-type]
+
+
+def test_a_head_is_known_by_what_it_was_trained_on(folder: Path, write: Write, tmp_path: Path) -> None:
+    """SST-2 and CoLA have the same labels, but are not the same task."""
+    toml = 'kind = "finetune"\ntask = "classify"\ntrain = "x.jsonl"\n[settings]\nepochs = 1\n'
+    other = [row | {"text": f"{row['text']} No."} for row in CLASSES]
+    suite = write(toml, x__jsonl=CLASSES, other__jsonl=other)
+    for name, own in (("x", True), ("other", False)):
+        tuned, settings = tmp_path / f"tuned-{name}", FinetuneConfig(epochs=1)
+        finetune("classify", folder, tmp_path / f"{name}.jsonl", out=tuned, settings=settings)
+        (result,) = evaluate(str(suite), tuned, tmp_path / f"out-{name}", card=False)
+        assert ("learned from" in result.details) == (not own)
+        assert (
+            "trained on x.jsonl, of which the scored examples are a part" in result.details["head"]
+        ) == own
 
 
 def test_parts_of_speech_are_no_spans(save: Save, write: Write, tmp_path: Path) -> None:

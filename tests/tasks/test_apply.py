@@ -1,9 +1,11 @@
 """`predict`: files in, files out, row by row; and the two commands as a user runs them."""
 
 import csv
+import gzip
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -187,6 +189,48 @@ def test_words_are_read_as_in_training(tmp_path: Path, tagger: Tagger) -> None:
     (tmp_path / "in.conll").write_text("-DOCSTART- O\n\npt:Rui B-X\npt:mora O\n", "utf-8")
     predict_file(tagger, tmp_path / "in.conll", tmp_path / "out.jsonl")
     assert [row["words"] for row in read(tmp_path / "out.jsonl")] == [["Rui", "mora"]]
+
+
+def test_tagged_text_files_are_known_by_the_tags(tmp_path: Path, tagger: Tagger) -> None:
+    expected = [["Rui", "mora"], ["em", "Leeds"]]
+    for form, tab in ((".txt", " "), (".tsv", "\t"), (".txt.gz", "\t")):
+        rows = f"pt:Rui{tab}B-X\npt:mora{tab}O\n\npt:em{tab}O\npt:Leeds{tab}X\n".encode()
+        path = tmp_path / f"in{form}"
+        path.write_bytes(gzip.compress(rows) if form.endswith(".gz") else rows)
+        predict_file(tagger, path, tmp_path / f"{form}.jsonl")
+        assert [row["words"] for row in read(tmp_path / f"{form}.jsonl")] == expected
+    for name, text in (("plain.txt", "tipo O\n"), ("other.txt", "um barco O\ntipo O\n")):
+        (tmp_path / name).write_text(text)
+        predict_file(tagger, tmp_path / name, tmp_path / f"{name}.jsonl")
+        assert [row["text"] for row in read(tmp_path / f"{name}.jsonl")] == text.splitlines()
+    (tmp_path / "table.tsv").write_text("text\tid\nRui mora\tO\n")
+    predict_file(tagger, tmp_path / "table.tsv", tmp_path / "table.jsonl")
+    assert read(tmp_path / "table.jsonl")[0]["text"] == "Rui mora"
+
+
+def test_compressed_files(tmp_path: Path, classifier: Classifier, answerer: Answerer) -> None:
+    (tmp_path / "in.txt.gz").write_bytes(gzip.compress(b"bom\nmau\n"))
+    assert predict_file(classifier, tmp_path / "in.txt.gz", tmp_path / "a.jsonl") == 2
+    asked = questions()[0]
+    table = f"question,context\n{asked.question},{asked.context}\n"
+    (tmp_path / "in.csv.gz").write_bytes(gzip.compress(table.encode()))
+    predict_file(answerer, tmp_path / "in.csv.gz", tmp_path / "b.jsonl")
+    assert read(tmp_path / "b.jsonl")[0]["answer"] == answerer.answer(asked.question, asked.context).text
+
+
+def test_some_rows_lack_their_second_text(tmp_path: Path, classifier: Classifier) -> None:
+    pair = replace(classifier.settings, name="regress")
+    model = Classifier(classifier.network, classifier.tokenizer, settings=pair)
+    (tmp_path / "in.jsonl").write_text('{"text": "a", "pair": "b"}\n{"text": "c"}\n')
+    with pytest.raises(InputError, match="line 2' has no second text, but others have one"):
+        predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+
+
+def test_vectors_are_no_labels(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    save_model(Model(network(tokenizer, "mlm").config, []), tmp_path / "bare", tokenizer)
+    (tmp_path / "in.txt").write_text("bom\n")
+    with pytest.raises(ModelError, match=r"makes vectors \(unmask.load\(folder\).embed\)"):
+        predict_file(unmask.load(tmp_path / "bare"), tmp_path / "in.txt", tmp_path / "out.jsonl")
 
 
 def test_answers_that_are_there_are_not_read(tmp_path: Path, answerer: Answerer) -> None:

@@ -160,6 +160,7 @@ def test_what_files_teach(tmp_path: Path) -> None:
             {},
             "line 2' has no number",
         ),
+        ([TextExample("a", "b", 1.0), TextExample("c", "d", float("nan"))], None, {}, "'c' has no number"),
         ([TextExample("a", "b", "yes"), TextExample("c", "d", "no")], None, {}, "'a' has no number"),
         ([TextExample("a"), TextExample("b")], None, {"dropout": 0.0}, "told from itself by dropout"),
         (PAIRS, None, {"length": 300}, "takes at most 48 tokens"),

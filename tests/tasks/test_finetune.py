@@ -236,6 +236,28 @@ def test_it_stops_when_the_score_stays_away(tmp_path: Path, base: Path) -> None:
     assert result.epochs == 3  # the first is the best, and two are not better
 
 
+class Notes(Progress):
+    """Keeps the last words behind the numbers."""
+
+    last = ""
+
+    @contextmanager
+    def stage(self, label: str, total: float | None = None, unit: str = "") -> Iterator[Stage]:
+        watch = self
+
+        class Noted(Stage):
+            def note(self, text: str) -> None:
+                watch.last = text
+
+        yield Noted()
+
+
+def test_the_last_line_shows_the_best_score(tmp_path: Path, base: Path, fast: FinetuneConfig) -> None:
+    watch, settings = Notes(), fast.model_copy(update={"epochs": 1})
+    result = finetune("classify", base, reviews(), out=tmp_path / "out", settings=settings, progress=watch)
+    assert watch.last.endswith(f"best {result.scores['accuracy']:.4f}")
+
+
 class Signals(Progress):
     """Sends a signal after some steps."""
 
@@ -295,6 +317,14 @@ SPACES = TaggedExample(("", " "), ("O", "B-X"))
         ),
         ("classify", GOODS, [], {}, InputError, "there is no example to validate on"),
         ("classify", [], GOODS, {}, InputError, "there is no example to learn from"),
+        (
+            "regress",
+            [TextExample("a", "b", 1.0), TextExample("c", None, 2.0, "p.jsonl, line 2")],
+            [TextExample("a", "b", 1.0)],
+            {},
+            InputError,
+            "p.jsonl, line 2' has no second text, but others have one",
+        ),
         ("tag", [SPACES], [SPACES], {}, InputError, "white space"),
         ("regress", NUMBERS, None, {"metric": "mae"}, ConfigError, "no metric mae; it has spearman, pearson"),
         ("regress", NUMBERS, None, {"class_weights": True}, ConfigError, "regress has no classes to weigh"),

@@ -56,7 +56,7 @@ def write(path: Path, content: str | bytes | dict[str, Any]) -> Path:
     return path
 
 
-def texts(path: Path, task: Any = "classify", **columns: str) -> list[Any]:
+def texts(path: Path, task: Any = "classify", **columns: Any) -> list[Any]:
     found = read_examples(task, path, Columns(**columns))
     assert all(isinstance(example, TextExample) for example in found)
     return [(e.text, e.pair, e.target) for e in found]  # type: ignore[union-attr]
@@ -96,6 +96,14 @@ def texts(path: Path, task: Any = "classify", **columns: str) -> list[Any]:
         ),
         ("a.csv", "text,label\na,x | y\n", "classify", {}, [("a", None, ("x", "y"))]),
         ("a.csv", "sentence1,sentence2,score\na,b,4.25\n", "regress", {}, [("a", "b", 4.25)]),
+        (
+            "a.jsonl",
+            '{"text": "a", "insult": "2.0", "racism": "0.0"}\n{"text": "b", "insult": 0, "racism": false}\n',
+            "classify",
+            {"labels": ("insult", "racism")},
+            [("a", None, ("insult",)), ("b", None, ())],
+        ),
+        ("a.tsv", "0\t1\tum\n", "classify", {"text": "3", "labels": ("1", "2")}, [("um", None, ("2",))]),
         ("a.csv", "frase,nota\na,3\n", "regress", {}, [("a", None, 3.0)]),
         (
             "a.xml",
@@ -114,7 +122,7 @@ def texts(path: Path, task: Any = "classify", **columns: str) -> list[Any]:
     ],
 )
 def test_tables(
-    tmp_path: Path, name: str, content: str, task: Any, columns: dict[str, str], expected: list[Any]
+    tmp_path: Path, name: str, content: str, task: Any, columns: dict[str, Any], expected: list[Any]
 ) -> None:
     assert texts(write(tmp_path / name, content), task, **columns) == expected
 
@@ -151,6 +159,12 @@ def test_tagged_words(tmp_path: Path, name: str, content: str) -> None:
         (("O", "Rui", "Sá"), ("O", "B-PER", "I-PER")),
         (("vive",), ("O",)),
     ]
+
+
+@pytest.mark.parametrize("first", ["http://x.pt O", "http: O", "ftp://x O", "re: O\n\nolá O"])
+def test_an_address_is_no_language(tmp_path: Path, first: str) -> None:
+    found = read_examples("tag", write(tmp_path / "a.conll", f"{first}\n\n{first}\n\nRui B-PER\n"))
+    assert found[0].words == (first.split()[0],)  # type: ignore[union-attr]
 
 
 def test_parts_of_speech(tmp_path: Path) -> None:
@@ -205,6 +219,12 @@ def test_questions(tmp_path: Path) -> None:
         ("classify", "a.jsonl", '{"text": null, "label": 1}', "line 1: text holds no text"),
         ("regress", "a.csv", "text,score\na,1\nb,nan\n", "line 3: nan is no finite number"),
         ("regress", "a.csv", "text,score\na,muito\n", "line 2: 'muito' is no number"),
+        (
+            "pair",
+            "a.jsonl",
+            '{"text": "a", "pair": "b", "label": 1}\n{"text": "a", "label": 1}',
+            "line 2: which column holds the pair",
+        ),
         ("tag", "a.conll", "O O\nRui\n", "line 2: 'Rui' has no tag"),
         ("tag", "a.jsonl", '{"words": ["a", "b"], "tags": ["O"]}', "line 1: 2 words but 1 tags"),
         ("tag", "a.conllu", "1\ta\tb\n", "line 1: 3 columns where CoNLL-U has 10"),
@@ -229,6 +249,8 @@ def test_a_column_that_is_not_there(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "texto,label\na,1\n")
     with pytest.raises(InputError, match="no column text, only texto, label; did you mean texto"):
         texts(path, text="text")
+    with pytest.raises(InputError, match="no column insulto, only texto, label; name it"):
+        texts(path, text="texto", labels=("insulto",))
     named = write(tmp_path / "named.csv", "text,label\nbom,1\nmau,0\n")
     with pytest.raises(InputError, match="say them by name, for example --text-column text"):
         texts(named, text="1", label="2")  # the names would become an example

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,13 @@ from unmask.predict import Answerer, Classifier, Tagger, load
 from unmask.predict.predictor import Predictor
 from unmask.predict.tasks import TaskModel
 from unmask.tasks.columns import Columns
-from unmask.tasks.examples import QuestionExample, TaggedExample
+from unmask.tasks.examples import QuestionExample, TaggedExample, data_mark, second_texts
 from unmask.tasks.finetune import finetune, split_examples
 from unmask.tasks.metrics import answer_f1, exact_match, has_spans
 from unmask.tasks.read import read_examples
 
+HEAD = "head"
+"""The detail that says which head was scored."""
 _HELD_BACK = 0.1
 _CLASSES = {
     "accuracy": Measure("accuracy", "mean", ("correct",)),
@@ -33,17 +36,21 @@ _NUMBERS = {
 
 def finetuned(context: Context, suite: FinetuneSuite) -> Outcome:
     """Scores on examples that neither the training nor its early stopping has seen."""
-    columns = Columns(**suite.columns)
+    text, pair, label = (suite.columns.get(name) for name in ("text", "pair", "label"))
+    columns = Columns(text, pair, label)
     train = list(read_examples(suite.task, context.found.path(suite.train), columns))
+    mark = data_mark(train)
     if suite.dev is None:
         train, judged = split_examples(train, _HELD_BACK)
     else:
         judged = list(read_examples(suite.task, context.found.path(suite.dev), columns))
     train = _some(train, suite.examples, context.seed)
     judged = _some(judged, suite.scored, context.seed)
-    if fits(context.subject.predictor, suite, judged):
-        context.progress.say(f"{context.found.name}: the model has the head for it, and is only scored")
-        return score(context.subject.predictor, suite, judged)
+    model = context.subject.predictor
+    if fits(model, suite, judged, mark):
+        head = _described(model, suite)
+        context.progress.say(f"{context.found.name}: only scored, with {head}")
+        return replace(score(model, suite, judged), details={HEAD: head})
     settings = suite.settings.model_copy(
         update={"seed": context.seed, "metric": suite.metric or suite.settings.metric}
     )
@@ -66,15 +73,21 @@ def finetuned(context: Context, suite: FinetuneSuite) -> Outcome:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     details = {
-        "learned from": result.train_examples, "epochs": result.epochs, "training seconds": result.seconds,
+        HEAD: "a new one, fine-tuned here", "learned from": result.train_examples, "epochs": result.epochs,
+        "training seconds": result.seconds,
     }  # fmt: skip
-    return Outcome(outcome.items, outcome.measures, outcome.groups, details)
+    return replace(outcome, details=details)
 
 
-def fits(model: Predictor, suite: FinetuneSuite, examples: Sequence[Any]) -> bool:
-    """Whether a model has the head for a task already, with its labels."""
+def fits(model: Predictor, suite: FinetuneSuite, examples: Sequence[Any], mark: str) -> bool:
+    """Whether a model has the head for a task already: fine-tuned on the suite's own examples (`mark`).
+
+    Where a folder does not say on what, as published ones, the same labels will do.
+    """
     labels = set(model.config.labels)
-    if isinstance(model, TaskModel) and model.settings.name not in ("", suite.task):
+    if not isinstance(model, TaskModel) or model.settings.name not in ("", suite.task):
+        return False
+    if model.settings.data not in ("", mark):
         return False
     if suite.task == "qa":
         return isinstance(model, Answerer)
@@ -87,6 +100,15 @@ def fits(model: Predictor, suite: FinetuneSuite, examples: Sequence[Any]) -> boo
     return model.config.problem == "single" and {str(example.target) for example in examples} <= labels
 
 
+def _described(model: Predictor, suite: FinetuneSuite) -> str:
+    """The head that a model came with."""
+    if not (isinstance(model, TaskModel) and model.settings.data):
+        labels = ", ".join(model.config.labels[:10])
+        return "the model's own head; on what it was trained is not known" + f" ({labels})" * bool(labels)
+    seen = "" if suite.dev else ", of which the scored examples are a part: they are not new to it"
+    return f"the model's own head, trained on {suite.train}{seen}"
+
+
 def score(model: Predictor, suite: FinetuneSuite, examples: Sequence[Any]) -> Outcome:
     """The outcome of every example."""
     if isinstance(model, Answerer):
@@ -94,8 +116,7 @@ def score(model: Predictor, suite: FinetuneSuite, examples: Sequence[Any]) -> Ou
     if isinstance(model, Tagger):
         return _score_tags(model, examples)
     assert isinstance(model, Classifier)
-    pairs = [example.pair for example in examples if example.pair is not None]
-    found = model.classify([example.text for example in examples], pairs or None)
+    found = model.classify([example.text for example in examples], second_texts(examples))
     if suite.task == "regress":
         numbers = [
             {"id": number, "gold": float(example.target), "predicted": labels[0].score}

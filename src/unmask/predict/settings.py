@@ -24,6 +24,8 @@ class TaskSettings:
     """The task: classify, pair, regress, tag or qa."""
     unanswerable: bool = False
     """Some questions of the training data had no answer, so that "" may be one."""
+    data: str = ""
+    """The mark of the examples it was fine-tuned on; "": not known."""
 
 
 def read_task_settings(values: Mapping[str, Any]) -> TaskSettings:
@@ -42,4 +44,5 @@ def read_task_settings(values: Mapping[str, Any]) -> TaskSettings:
         raise ModelError(
             f"config.json: unmask.task holds a value that is not what it should be: {dict(task)}"
         )
-    return TaskSettings(length, stride, long, str(task.get("name", "")), task.get("unanswerable") is True)
+    name, data = str(task.get("name", "")), str(task.get("data", ""))
+    return TaskSettings(length, stride, long, name, task.get("unanswerable") is True, data)

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -15,8 +15,8 @@ from unmask.predict.predictor import Predictor
 from unmask.predict.tag import Tagger
 from unmask.progress import SILENT, Progress
 from unmask.tasks.columns import USUAL, Columns, TextTask, resolve, text_example
-from unmask.tasks.examples import TaggedExample
-from unmask.tasks.read import WORDS, open_source, rows_of, stream_examples
+from unmask.tasks.examples import TaggedExample, TextExample, second_texts
+from unmask.tasks.read import TABLES, WORDS, file_form, open_source, rows_of, stream_examples
 from unmask.tasks.squad import read_row
 from unmask.text.sources import Source
 from unmask.text.stream import numbered_lines
@@ -24,6 +24,7 @@ from unmask.text.stream import numbered_lines
 Row = dict[str, Any]
 _ROWS = 1024
 _LIMIT = 1 << 27
+_PEEK = 100  # lines by which CoNLL is known from plain text
 _OUTPUTS = (".jsonl", ".csv", ".tsv")
 
 
@@ -58,9 +59,14 @@ def predictions(model: Predictor, path: Path, columns: Columns = USUAL) -> Itera
     if isinstance(model, Classifier):
         return _chunked(_text_rows(model, path, columns), lambda rows: _classified(model, rows))
     if isinstance(model, Tagger):
-        return _chunked(_word_rows(path, columns), lambda rows: _tagged(model, rows))
+        return _chunked(_word_rows(model, path, columns), lambda rows: _tagged(model, rows))
     if isinstance(model, Answerer):
         return _chunked(_question_rows(path), lambda rows: _answered(model, rows))
+    if not model.model.heads:
+        raise ModelError(
+            "this model makes vectors (unmask.load(folder).embed) and predicts no labels: "
+            "fine-tune it for a task first (unmask finetune classify, tag …)"
+        )
     raise ModelError("a language model predicts no labels: fine-tune it first (unmask finetune)")
 
 
@@ -71,12 +77,10 @@ def _chunked(rows: Iterator[tuple[Row, Any]], predict: Callable[[list[Any]], Ite
             yield row | said
 
 
-def _text_rows(
-    model: Classifier, path: Path, columns: Columns
-) -> Iterator[tuple[Row, tuple[str, str | None]]]:
-    if path.suffix == ".txt":
+def _text_rows(model: Classifier, path: Path, columns: Columns) -> Iterator[tuple[Row, TextExample]]:
+    if file_form(path) == ".txt":
         for text in _lines(path):
-            yield {"text": text}, (text, None)
+            yield {"text": text}, TextExample(text)
         return
     task: TextTask = "pair" if model.settings.name == "pair" else "classify"
     task = "regress" if model.settings.name == "regress" else task
@@ -86,16 +90,17 @@ def _text_rows(
         if tuple(row) != names:
             names = tuple(row)
             chosen = resolve(names, task, columns, str(source), labelled=False)
-        example = text_example(row, task, chosen, place)
-        yield row, (example.text, example.pair)
+        yield row, text_example(row, task, chosen, place)
 
 
-def _word_rows(path: Path, columns: Columns) -> Iterator[tuple[Row, str | tuple[str, ...]]]:
+def _word_rows(model: Tagger, path: Path, columns: Columns) -> Iterator[tuple[Row, str | tuple[str, ...]]]:
     """Rows with a text, or with words: of lists, or of CoNLL files."""
-    if path.suffix == ".txt":
+    form = file_form(path)
+    tabular = form in (".txt", ".tsv") and _has_tags(path, model.config.labels)
+    if form == ".txt" and not tabular:
         for text in _lines(path):
             yield {"text": text}, text
-    elif path.suffix in (".jsonl", ".csv", ".tsv", ".parquet"):
+    elif form in TABLES and not tabular:
         source, form = open_source("classify", path)
         for place, row in rows_of(source, form, columns):
             words = next((row[key] for key in WORDS if isinstance(row.get(key), list)), None)
@@ -110,9 +115,21 @@ def _word_rows(path: Path, columns: Columns) -> Iterator[tuple[Row, str | tuple[
             yield {"words": list(example.words)}, example.words
 
 
+def _has_tags(path: Path, labels: Sequence[str]) -> bool:
+    """Whether a text file is CoNLL: lines of as many columns each, the last of which is one of the tags."""
+    tags = {"O", *labels, *(label[2:] for label in labels if label[1:2] == "-")}
+    rows = [line.split() for line in islice(_lines(path), _PEEK)]
+    return (
+        len(rows) > 1
+        and len({len(row) for row in rows}) == 1
+        and all(len(row) > 1 and row[-1] in tags for row in rows)
+    )
+
+
 def _question_rows(path: Path) -> Iterator[tuple[Row, tuple[str, str]]]:
-    if path.suffix in (".csv", ".tsv"):
-        for place, row in rows_of(Source(path, path.name), path.suffix):
+    form = file_form(path)
+    if form in (".csv", ".tsv"):
+        for place, row in rows_of(Source(path, path.name), form):
             found = read_row(row, place, labelled=False)
             yield row, (found.question, found.context)
         return
@@ -126,9 +143,8 @@ def _lines(path: Path) -> Iterator[str]:
     return (line for _, line in numbered_lines(source, _LIMIT) if line.strip())
 
 
-def _classified(model: Classifier, given: list[tuple[str, str | None]]) -> Iterator[Row]:
-    pairs = [pair for _, pair in given if pair is not None]
-    found = model.classify([text for text, _ in given], pairs or None)
+def _classified(model: Classifier, given: list[TextExample]) -> Iterator[Row]:
+    found = model.classify([example.text for example in given], second_texts(given))
     for labels in found:
         if model.config.problem == "regression":
             yield {"predicted": labels[0].score}

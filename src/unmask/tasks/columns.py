@@ -34,12 +34,18 @@ class Columns:
     text: str | None = None
     pair: str | None = None
     label: str | None = None
+    labels: tuple[str, ...] = ()
+    """One column for each of several classes; a text is of those where the number is above 0."""
+
+    @property
+    def said(self) -> list[str]:
+        """Every column that was said."""
+        return [name for name in (self.text, self.pair, self.label, *self.labels) if name is not None]
 
     @property
     def numbered(self) -> bool:
         """Every column that was said is a number."""
-        said = [name for name in (self.text, self.pair, self.label) if name is not None]
-        return bool(said) and all(name.isdigit() for name in said)
+        return bool(self.said) and all(name.isdigit() for name in self.said)
 
 
 USUAL = Columns()
@@ -47,8 +53,7 @@ USUAL = Columns()
 
 def is_header(first: Sequence[str], columns: Columns) -> bool:
     """Whether the first row holds the names of the columns."""
-    said = {name for name in (columns.text, columns.pair, columns.label) if name is not None}
-    if not columns.numbered or said <= set(first):
+    if not columns.numbered or set(columns.said) <= set(first):
         return True
     place = int(columns.text or 0)
     if 0 < place <= len(first) and first[place - 1].strip().lower() in _TEXT:
@@ -69,9 +74,12 @@ def resolve(there: Sequence[str], task: TextTask, columns: Columns, place: str, 
         else None
     )
     label = None
-    if labelled:
+    labels = columns.labels if labelled else ()
+    for name in labels:
+        _find(there, name, (), "label", place)
+    if labelled and not labels:
         label = _find(there, columns.label, _NUMBER if task == "regress" else _CLASS, "label", place)
-    return Columns(text, pair, label)
+    return Columns(text, pair, label, labels)
 
 
 def _find(
@@ -81,7 +89,7 @@ def _find(
         if said in there:
             return said
         close = difflib.get_close_matches(said, there, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"say which with --{what}-column"
+        hint = f"did you mean {close[0]}?" if close else "name it as it stands there"
         raise InputError(f"{place}: there is no column {said}, only {_listed(there)}; {hint}")
     lower = {name.lower().strip(): name for name in reversed(there)}
     found = next((lower[name] for name in usual if name in lower), None)
@@ -104,6 +112,8 @@ def text_example(row: Mapping[str, Any], task: TextTask, columns: Columns, place
     if columns.label is not None:
         value = row.get(columns.label)
         target = _number(value, place) if task == "regress" else _classes(value, place)
+    elif columns.labels:
+        target = tuple(name for name in columns.labels if _number(row.get(name), place) > 0)
     pair = None if columns.pair is None else _text(row, columns.pair, place)
     return TextExample(_text(row, columns.text, place), pair, target, place)
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 
 from unmask.errors import InputError
 from unmask.tasks.examples import TaggedExample
@@ -9,32 +10,37 @@ from unmask.text.sources import Source
 from unmask.text.stream import numbered_lines
 
 _LIMIT = 1 << 24
-_LANGUAGE = re.compile(r"[a-z][a-z-]{1,11}:")
+_LANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z-]{2,9})?|simple):(?!//)")
+_SENTENCES = 20  # of which every word must name the language, so that `re:` or `ftp:` is none
 _PREFIXED = re.compile(r"[BIESLU]-.")
 _UPOS = 3
 
 
 def read_conll(source: Source, labelled: bool = True) -> Iterator[TaggedExample]:
     """Sentences between blank lines: the word is the first column, its tag the last, as it stands."""
-    prefix: str | None = None
-    for block in blocks(source):
-        rows = [(number, line.split("\t") if "\t" in line else line.split()) for number, line in block]
-        rows = [(number, row) for number, row in rows if row[0] != "-DOCSTART-"]
+    sentences = _sentences(source)
+    first = list(islice(sentences, _SENTENCES))
+    prefix = _common_prefix([row[0] for rows in first for _, row in rows])
+    for rows in chain(first, sentences):
         for number, row in rows:
             if labelled and (len(row) < 2 or not row[-1].strip()):
                 raise InputError(
                     f"{source}, line {number}: {row[0][:40]!r} has no tag: write a word and its tag on each"
                     " line, and a blank line between sentences"
                 )
-        words = [row[0] for _, row in rows]
-        if prefix is None and words:
-            prefix = _common_prefix(words)
-        if words:
-            yield TaggedExample(
-                tuple(word.removeprefix(prefix or "") for word in words),
-                tuple(row[-1].strip() for _, row in rows) if labelled else (),
-                f"{source}, line {rows[0][0]}",
-            )
+        yield TaggedExample(
+            tuple(row[0].removeprefix(prefix) for _, row in rows),
+            tuple(row[-1].strip() for _, row in rows) if labelled else (),
+            f"{source}, line {rows[0][0]}",
+        )
+
+
+def _sentences(source: Source) -> Iterator[list[tuple[int, list[str]]]]:
+    """The columns of each line, with its number, sentence by sentence."""
+    for block in blocks(source):
+        rows = [(number, line.split("\t") if "\t" in line else line.split()) for number, line in block]
+        if words := [(number, row) for number, row in rows if row[0] != "-DOCSTART-"]:
+            yield words
 
 
 def read_conllu(source: Source) -> Iterator[TaggedExample]:

@@ -3,6 +3,7 @@
 n pairs · T tokens · D width
 """
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -16,7 +17,7 @@ from unmask.errors import InputError
 from unmask.model.network import Model, reduce_rows
 from unmask.predict.windows import Window
 from unmask.tasks.batches import Item, TaskBatch
-from unmask.tasks.examples import TextExample
+from unmask.tasks.examples import TextExample, second_texts
 from unmask.train.objectives import Outcome
 
 Contrast = Literal["pairs", "scores", "texts"]
@@ -25,13 +26,9 @@ Contrast = Literal["pairs", "scores", "texts"]
 
 def contrast_of(examples: Sequence[TextExample]) -> Contrast:
     """What can be learnt from these examples."""
-    paired = [example.pair is not None for example in examples]
-    if any(paired) and not all(paired):
-        lonely = examples[paired.index(False)]
-        raise InputError(f"{lonely.place or lonely.text[:40]!r} has no second text, but others have one")
-    if not paired[0]:
+    if second_texts(examples) is None:
         return "texts"
-    scored = [isinstance(example.target, int | float) for example in examples]
+    scored = [isinstance(e.target, int | float) and math.isfinite(e.target) for e in examples]
     if all(example.target is None for example in examples):
         return "pairs"
     if not all(scored):
@@ -71,10 +68,6 @@ class ContrastLoss:
     def counts(self, batch: TaskBatch) -> dict[str, int]:
         """How many pairs a batch has."""
         return {"contrast": len(batch.target_ids)}
-
-    def rows_read(self, batch: TaskBatch) -> int:
-        """How many tokens' last vectors are read."""
-        return len(batch.ids)
 
     def __call__(self, model: Model, batch: TaskBatch) -> dict[str, Outcome]:
         """The loss of each pair, and whether a text is nearest to its own."""

@@ -1,6 +1,10 @@
 """Labelled examples, as the readers give them; `place` says where one stands, for messages."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from unmask.errors import InputError
+from unmask.files import digest
 
 Target = str | tuple[str, ...] | float | None
 """A class, any number of classes, a number, or nothing (to be predicted)."""
@@ -45,3 +49,17 @@ class QuestionExample:
 
 
 Example = TextExample | TaggedExample | QuestionExample
+
+
+def second_texts(examples: Sequence[TextExample]) -> list[str] | None:
+    """The second text of every example; None if there are no pairs."""
+    pairs = [example.pair for example in examples if example.pair is not None]
+    if pairs and len(pairs) < len(examples):
+        lonely = next(example for example in examples if example.pair is None)
+        raise InputError(f"{lonely.place or lonely.text[:40]!r} has no second text, but others have one")
+    return pairs or None
+
+
+def data_mark(examples: Sequence[Example]) -> str:
+    """The same for the same labelled examples, in any order and from any file."""
+    return digest(*sorted(repr(replace(example, place="")) for example in examples))

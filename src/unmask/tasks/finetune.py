@@ -24,7 +24,7 @@ from unmask.runs import Metrics
 from unmask.tasks.batches import Item, TaskFeed
 from unmask.tasks.card import task_card
 from unmask.tasks.columns import USUAL, Columns
-from unmask.tasks.examples import Example, TaggedExample, TextExample
+from unmask.tasks.examples import Example, TaggedExample, TextExample, data_mark
 from unmask.tasks.kinds import Evaluation, TaskKind, hold_out
 from unmask.tasks.lora import merge
 from unmask.tasks.questions import Questions
@@ -60,6 +60,7 @@ def finetune(
     training = load_examples(task, train, columns)
     if not training:
         raise InputError("there is no example to learn from")
+    mark = data_mark(training)
     if valid is None:
         training, validation = split_examples(training, settings.valid)
         progress.say(
@@ -69,6 +70,7 @@ def finetune(
     else:
         validation = load_examples(task, valid, columns)
     made = gather(task, model, training, validation, settings)
+    made = replace(made, task=replace(made.task, data=mark))
     if not validation:
         raise InputError("there is no example to validate on")
     with repeatable(made.machine), polite_signals() as wish:

@@ -17,11 +17,11 @@ Task = Literal["classify", "pair", "regress", "tag", "qa"]
 TASKS: tuple[Task, ...] = get_args(Task)
 
 _LIMIT = 1 << 27
-_TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
+TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 _FORMATS: dict[str, tuple[str, ...]] = {
-    "classify": (*_TABLES, ".xml"),
-    "pair": (*_TABLES, ".xml"),
-    "regress": (*_TABLES, ".xml"),
+    "classify": (*TABLES, ".xml"),
+    "pair": (*TABLES, ".xml"),
+    "regress": (*TABLES, ".xml"),
     "tag": (".conll", ".txt", ".iob", ".iob2", ".bio", ".tsv", ".conllu", ".jsonl", ".parquet"),
     "qa": (".json", ".jsonl", ".parquet"),
 }
@@ -57,13 +57,18 @@ def open_source(task: Task, path: Path) -> tuple[Source, str]:
         raise InputError(f"there is no {path}")
     if path.is_dir():
         raise InputError(f"{path} is a folder: name a file")
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in COMPRESSIONS]
-    form = suffixes[-1] if suffixes else ""
+    form = file_form(path)
     if form not in _FORMATS[task]:
         raise InputError(
             f"{path}: {task} reads {' '.join(_FORMATS[task])}, not {form or 'a file without ending'}"
         )
     return Source(path, path.name), form
+
+
+def file_form(path: Path) -> str:
+    """The format that a file's name says, compressed or not."""
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in COMPRESSIONS]
+    return suffixes[-1] if suffixes else ""
 
 
 def rows_of(source: Source, form: str, columns: Columns = USUAL) -> Rows:
@@ -86,8 +91,8 @@ def _texts(task: TextTask, rows: Rows, source: Source, columns: Columns, labelle
     names: tuple[str, ...] = ()
     for place, row in rows:
         if tuple(row) != names:  # once for a table; lines of JSON may differ
+            chosen = resolve(tuple(row), task, columns, place if names else str(source), labelled)
             names = tuple(row)
-            chosen = resolve(names, task, columns, str(source) if names else place, labelled)
         yield text_example(row, task, chosen, place)
 
 

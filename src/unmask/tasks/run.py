@@ -103,6 +103,7 @@ class Run:
                 self._validated(record, evaluation, better, progress)
                 if better:
                     self._keep(model, evaluation)
+                stage.note(self._told(record))
             if wish.asked_by or (settings.patience and stale >= settings.patience):
                 break
 
@@ -133,7 +134,10 @@ class Run:
             split = "replay" if "mlm" in record.parts else "train"
             self.records.append({"split": split, "seed": self.seed} | {key: values[key] for key in kept})
         stage.advance(1)
-        stage.note(f"loss {record.loss:.3f}" + (f" · best {self.score:.4f}" if self.best else ""))
+        stage.note(self._told(record))
+
+    def _told(self, record: StepRecord) -> str:
+        return f"loss {record.loss:.3f}" + (f" · best {self.score:.4f}" if self.best else "")
 
     def _check(self, trainer: Trainer) -> None:
         if trainer.counters.skipped >= _SKIPS:

@@ -16,7 +16,7 @@ from unmask.predict.settings import TaskSettings
 from unmask.predict.windows import Window
 from unmask.tasks import metrics
 from unmask.tasks.batches import Item
-from unmask.tasks.examples import TextExample
+from unmask.tasks.examples import TextExample, second_texts
 from unmask.tasks.kinds import MISTAKES, Confusion, Evaluation, Mistake, balanced, worst
 from unmask.tasks.objective import Head
 from unmask.tokenizer import Tokenizer
@@ -36,8 +36,7 @@ class _Texts:
 
     def prepare(self, predictor: Classifier, examples: Sequence[TextExample]) -> list[list[Window]]:
         """Examples as windows."""
-        pairs = [example.pair for example in examples if example.pair is not None]
-        return predictor.prepare([example.text for example in examples], pairs or None)
+        return predictor.prepare([example.text for example in examples], second_texts(examples))
 
     def finish(self, model: Model) -> None:
         """Nothing is left to do."""
