@@ -20,8 +20,10 @@ def test_every_recipe_parses(name: str) -> None:
 
 
 def test_unknown_recipe_names_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="one of .*tiny-docs"):
+    with pytest.raises(ConfigError, match=r"did you mean tiny-docs\? Name a file, or one of .*tiny-docs"):
         load_recipe("tiny-dogs")
+    with pytest.raises(ConfigError, match="there is no recipe xyz. Name a file"):
+        load_recipe("xyz")
 
 
 def test_changes_go_before_the_file(tmp_path: Path) -> None:
@@ -52,6 +54,8 @@ def test_recipe_as_run_reads_back(tmp_path: Path) -> None:
         ("text.min_char=8", "text.min_chars"),
         ("tokeniser.kind=bpe", "tokenizer"),
         ("sed=1", "seed"),
+        ("learning_rate=1", "train.lr"),
+        ("train.batch_len=1", "train.batch_tokens"),
     ],
 )
 def test_misspelt_key_names_the_one_meant(change: str, meant: str) -> None:

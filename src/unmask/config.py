@@ -396,7 +396,11 @@ def _find(path: Path) -> Path:
     if path.exists() or path.suffix or len(path.parts) > 1:
         return path
     if path.name not in recipe_names():
-        raise ConfigError(f"there is no recipe {path}: name a file, or one of {', '.join(recipe_names())}")
+        close = difflib.get_close_matches(path.name, recipe_names(), n=1)
+        meant = f"; did you mean {close[0]}?" if close else "."
+        raise ConfigError(
+            f"there is no recipe {path}{meant} Name a file, or one of {', '.join(recipe_names())}"
+        )
     return _RECIPES / f"{path.name}.toml"
 
 
@@ -447,8 +451,13 @@ def _explain(problem: Any, section: type[Section]) -> str:
     key = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
         keys = list(known_keys(section))
-        close = [known for known in keys if known.rpartition(".")[2] == key]
-        close = close or difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
+        initials = "".join(part[:1] for part in key.rpartition(".")[2].split("_"))  # learning_rate is lr
+        close = (
+            [known for known in keys if known.rpartition(".")[2] == key]
+            or difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
+            or [known for known in keys if known.rpartition(".")[2] == initials]
+            or difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
+        )
         return f"there is no {key}" + (f"; did you mean {' or '.join(close)}?" if close else "")
     if problem["type"] == "value_error":  # one of our own checks, which says it all
         return f"{key}: {problem['ctx']['error']}".removeprefix(": ")

@@ -226,7 +226,7 @@ def _find(name: str, data: Path) -> list[Found]:
         roots = (path.parent,)
     else:
         close = difflib.get_close_matches(name, suite_names(), n=1)
-        meant = f"; did you mean {close[0]}?" if close else ""
+        meant = f"; did you mean {close[0]}?" if close else "."
         raise ConfigError(
             f"there is no suite {name}{meant} Name a .toml or text file, or one of {', '.join(suite_names())}"
         )
