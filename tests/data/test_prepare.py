@@ -4,6 +4,8 @@ import io
 import json
 import os
 import pickle
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -195,6 +197,22 @@ def test_other_text_of_the_same_size_is_not_taken_for_the_old(
         prepare(sources, tokenizer, tmp_path / "o", recipe, workers=1)
     (tmp_path / "o" / "manifest.json").touch()
     prepare(sources, tokenizer, tmp_path / "o", recipe, workers=1)
+
+
+def test_a_file_dated_in_the_future_is_prepared_once(
+    text_folder: Path, tmp_path: Path, tokenizer: Tokenizer, recipe: Recipe
+) -> None:
+    future = time.time() + 1e6
+    os.utime(text_folder / "a.txt", (future, future))
+    sources, out = find_sources([str(text_folder)]), tmp_path / "o"
+    first = prepare(sources, tokenizer, out, recipe, workers=1)
+    assert prepare(sources, tokenizer, out, recipe, workers=1) == first
+    os.utime(text_folder / "a.txt", (future + 9, future + 9))  # touching the manifest would not help
+    with pytest.raises(OutputError) as told:
+        prepare(sources, tokenizer, out, recipe, workers=1)
+    advice = str(told.value).partition("the text is the same, ")[2]
+    subprocess.run(advice.split(), check=True)
+    assert prepare(sources, tokenizer, out, recipe, workers=1) == first
 
 
 def test_standard_input_is_read_once_by_one_machine(

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from unmask.errors import InputError, ModelError
 from unmask.evaluation import evaluate
@@ -18,7 +20,7 @@ Write = Callable[..., Path]
 PROMPTS = ["The boat came back to the [MASK].", "Nobody knew the [MASK]."]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def lm(folder: Path) -> MaskedLM:
     model = load(folder)
     assert isinstance(model, MaskedLM)
@@ -36,6 +38,35 @@ def test_cloze_scores_are_those_of_the_masks(lm: MaskedLM) -> None:
             places = np.flatnonzero(ids == lm.tokenizer.mask_id)
             (logs,) = lm.log_probabilities([ids], [places])
             assert score == pytest.approx(np.mean(logs[np.arange(len(pieces)), pieces]), abs=1e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            *[
+                st.lists(
+                    st.sampled_from(["h", "ar", "arb", "our", "o", "n", "e", "the", "-", " "]), max_size=4
+                )
+            ]
+            * 2
+        ),
+        min_size=2,
+        max_size=6,
+    ),
+    st.sampled_from(["rain", "b", "our", "harbour", "o", "nets"]),
+)
+@example([(["manue"], []), (["blue"], [])], "t")
+def test_an_answer_is_split_as_its_own_prompt_splits_it(
+    lm: MaskedLM, around: list[tuple[list[str], list[str]]], answer: str
+) -> None:
+    """Prompts that look alike near the mask do not share what is not theirs."""
+    prompts = [f"{''.join(before)}[MASK]{''.join(after)}" for before, after in around]
+    cloze = Cloze(lm, prompts)
+    for number, prompt in enumerate(prompts):
+        first = prompt.index("[MASK]")
+        expected = pieces_in_place(lm.tokenizer, prompt, (first, first + 6), answer)
+        assert cloze.pieces(number, answer) == (() if lm.tokenizer.unk_id in expected else expected)
 
 
 def test_ranks_agree_with_fill(lm: MaskedLM) -> None:

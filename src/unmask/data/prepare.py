@@ -96,6 +96,7 @@ def prepare(
         if empty:
             progress.say(passed_over(empty))
         manifest = _finish(out, tokenizer, recipe, plan, parts, progress)
+        _date(out / MANIFEST, batches)
     shutil.rmtree(work, ignore_errors=True)
     return manifest
 
@@ -168,6 +169,13 @@ def _finish(
     return manifest
 
 
+def _date(manifest: Path, batches: Sequence["FileBatch"]) -> None:
+    """The manifest is no older than the files it was made from, even where those are dated in the future."""
+    times = [state.mtime_ns for batch in batches for state in batch.states if state]
+    newest = max(manifest.stat().st_mtime_ns, *times, 0)
+    os.utime(manifest, ns=(newest, newest))
+
+
 def make_plan(sources: Sequence[Source], tokenizer: Tokenizer, recipe: Recipe) -> dict[str, Any]:
     """Everything the result depends on, but for what is in the files."""
     return {
@@ -221,7 +229,7 @@ def _finished(out: Path, plan: dict[str, Any], sources: Sequence[Source]) -> dic
         if state.mtime_ns > made:
             raise OutputError(
                 f"{source} is newer than the corpus in {out}: choose another folder or delete it, "
-                f"or if the text is the same, touch {path}"
+                f"or if the text is the same, touch -r {source} {path}"
             )
     shutil.rmtree(out / WORK, ignore_errors=True)
     return manifest

@@ -4,6 +4,7 @@ An answer of k pieces is asked with k masks at once, and scored by its mean log-
 answers of different lengths can be compared.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -17,6 +18,7 @@ from unmask.predict.masked import MaskedLM
 Floats = NDArray[np.float32]
 _PROMPTS = 64
 """Prompts whose scores over the vocabulary are held at a time."""
+_BEFORE, _AFTER = re.compile(r"\s?\S*\Z"), re.compile(r"\S*\s?")
 
 
 class Cloze:
@@ -34,16 +36,24 @@ class Cloze:
         for prompt, masks in zip(prompts, self.masks, strict=True):
             if len(masks) != 1:
                 raise InputError(f"write one {MASKS[0]} in the prompt, not {len(masks)}: {prompt!r}")
-        self._known: dict[tuple[str, str, str], tuple[int, ...]] = {}
+        self._places = [
+            (int(encoding.offsets[masks[0], 0]), int(encoding.offsets[masks[0], 1]))
+            for encoding, masks in zip(self.encodings, self.masks, strict=True)
+        ]
+        # A word is split by what touches it, up to the white space on both sides.
+        self._around = [
+            (_BEFORE.findall(text[:first])[0], _AFTER.findall(text[last:])[0])
+            for text, (first, last) in zip(self.texts, self._places, strict=True)
+        ]
+        self._known: dict[tuple[str, tuple[str, str]], tuple[int, ...]] = {}
         self._barred = np.array(sorted(lm.tokenizer.special_ids), np.int64)
 
     def pieces(self, number: int, answer: str) -> tuple[int, ...]:
         """The answer as it is split where this prompt has its mask; nothing if the vocabulary lacks it."""
-        tokenizer, text = self.lm.tokenizer, self.texts[number]
-        first, last = map(int, self.encodings[number].offsets[self.masks[number][0]])
-        key = (answer, text[max(first - 2, 0) : first], text[last : last + 2])
+        key = (answer, self._around[number])
         if key not in self._known:
-            found = pieces_in_place(tokenizer, text, (first, last), answer)
+            tokenizer = self.lm.tokenizer
+            found = pieces_in_place(tokenizer, self.texts[number], self._places[number], answer)
             self._known[key] = () if tokenizer.unk_id in found else found
         return self._known[key]
 
