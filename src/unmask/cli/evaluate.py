@@ -1,13 +1,12 @@
 """`unmask evaluate`: scores of a model on suites; `unmask compare`: two models on the same suites."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unmask.cli.options import Json, Quiet, print_json, progress
+from unmask.cli.options import Json, Quiet, print_json, print_table, progress
 
 if TYPE_CHECKING:
     from unmask.evaluation.results import Differences
@@ -34,7 +33,9 @@ def _list(asked: bool) -> None:
     from unmask.evaluation.suites import FOLDER, read_suite, suite_names
 
     rows = [(name, read_suite(FOLDER / f"{name}.toml")) for name in suite_names()]
-    _table(("suite", "kind", "what it measures"), [(name, suite.kind, suite.about) for name, suite in rows])
+    print_table(
+        ("suite", "kind", "what it measures"), [(name, suite.kind, suite.about) for name, suite in rows]
+    )
     raise typer.Exit
 
 
@@ -87,7 +88,7 @@ def evaluate(
             {"scores": scores} if compared is None else {"scores": scores, "differences": _plain(compared)}
         )
         return
-    _table(SCORES, score_rows(found))
+    print_table(SCORES, score_rows(found))
     for note in notes(found):
         typer.echo(note)
     if compared is not None:
@@ -120,10 +121,4 @@ def _plain(found: "Differences") -> dict[str, Any]:
 def _show_differences(found: "Differences") -> None:
     from unmask.evaluation.show import DIFFERENCES, difference_rows
 
-    _table(DIFFERENCES, difference_rows(found))
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
-    for row in (columns, *rows):
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print_table(DIFFERENCES, difference_rows(found))

@@ -11,6 +11,7 @@ from unmask.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from unmask.predict import MaskedLM
+    from unmask.predict.predictor import Predictor
 
 Texts = Annotated[
     list[str],
@@ -61,19 +62,28 @@ def progress(quiet: bool) -> Progress:
     return Console()
 
 
-def load_language_model(folder: str, quiet: bool = False) -> "MaskedLM":
+def load_model(folder: str, quiet: bool = False) -> "Predictor":
     """The model to use; what did not fit when it was read is said once, on standard error."""
-    from unmask.errors import ModelError
     from unmask.predict.folders import find_folder
 
     find_folder(folder)  # before torch is loaded, which takes seconds
-    from unmask.predict import MaskedLM, load
+    from unmask.predict import load
 
     model = load(folder)
-    if not isinstance(model, MaskedLM):
-        raise ModelError(f"{folder} holds a {type(model).__name__.lower()}, not a language model")
     if model.report:
         progress(quiet).say(str(model.report))
+    return model
+
+
+def load_language_model(folder: str, quiet: bool = False) -> "MaskedLM":
+    """The model to use, if it is a language model."""
+    from unmask.errors import ModelError
+
+    model = load_model(folder, quiet)
+    from unmask.predict import MaskedLM
+
+    if not isinstance(model, MaskedLM):
+        raise ModelError(f"{folder} holds a {type(model).__name__.lower()}, not a language model")
     return model
 
 
@@ -93,3 +103,10 @@ def print_json(value: Any) -> None:
 def print_json_line(value: Any) -> None:
     """Print one of many results for scripts."""
     typer.echo(json.dumps(value, ensure_ascii=False))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows of text, each column as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    for row in (columns, *rows):
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,0 +1,44 @@
+"""Files -> clean sentences, and a uniform sample of them."""
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from unmask.config import TextConfig
+from unmask.errors import InputError
+from unmask.progress import SILENT, Progress
+from unmask.text import Cleaner, Source, read_sources, sentence_starts
+
+Item = TypeVar("Item")
+
+
+def sentences(
+    sources: Sequence[Source], config: TextConfig | None = None, progress: Progress = SILENT
+) -> Iterator[str]:
+    """Every sentence of every document, as a stream; files without any text are an error."""
+    config = config or TextConfig()
+    clean, empty, found = Cleaner(config), list[Source](), False
+    total = sum(source.expected_chars for source in sources)
+    with progress.stage("text", total or None, "characters") as stage:
+        for document in read_sources(sources, config, empty):
+            stage.advance(len(document.text))
+            text, reason = clean(document.text)
+            if reason is None:
+                found = True
+                starts = sentence_starts(text)
+                for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+                    yield text[start:end].strip()
+    if not found:
+        raise InputError(f"there is no text in {', '.join(map(str, sources[:3]))}")
+
+
+def sample(items: Iterable[Item], count: int, seed: int = 0) -> list[Item]:
+    """At most `count` of a stream's items, each as likely as any other, in the order in which they stood."""
+    choice = random.Random(seed)
+    kept: list[tuple[int, Item]] = []
+    for number, item in enumerate(items):
+        if number < count:
+            kept.append((number, item))
+        elif (place := choice.randrange(number + 1)) < count:
+            kept[place] = (number, item)
+    return [item for _, item in sorted(kept, key=lambda pair: pair[0])]
