@@ -119,6 +119,7 @@ class Predictor:
 
     def about(self, level: Level, layer: Layer, pool: Pool) -> dict[str, str]:
         """What a standardiser says of the vectors it was fitted on."""
+        self._check_layer(layer)
         named = str(layer if isinstance(layer, str) or layer >= 0 else self.config.layers + 1 + layer)
         pooled = pool if level != "token" else ""
         return {"model": self.fingerprint, "level": level, "layer": named, "pool": pooled}

@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from unmask.errors import ConfigError, InputError, ModelError
-from unmask.files import write_atomic
+from unmask.files import digest, write_atomic
 
 Method = Literal["zscore", "mean", "abtt", "whiten"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -87,6 +87,11 @@ class Standardiser:
         moved = array - self.mean
         placed = moved * self.transform if self.transform.ndim == 1 else moved @ self.transform
         return placed.astype(np.float32)
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same map."""
+        return digest(self.method, self.mean.tobytes(), self.transform.tobytes())
 
     def check(self, about: Mapping[str, str]) -> None:
         """Refuse vectors of another model, layer, level or pooling than it was fitted on, where both say."""

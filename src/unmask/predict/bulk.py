@@ -1,0 +1,204 @@
+"""A file of texts -> a file of vectors; interrupted at any moment, the same command goes on to the same end.
+
+OUT.work/plan.json                  the settings; others are refused
+OUT.work/parts/000000.safetensors   vectors of the first texts, and so on
+OUT.work/lock                       held while someone works here
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from unmask.data.prepare import SHARES_PER_CORE, Job
+from unmask.errors import ConfigError, InputError, OutputError
+from unmask.files import disk_errors, write_json
+from unmask.predict.lines import one_source
+from unmask.predict.loading import load
+from unmask.predict.parts import EmbedSettings, Part, make_parts
+from unmask.predict.predictor import Predictor
+from unmask.predict.standardise import METHODS, Method, Standardiser
+from unmask.predict.vectorfile import write_vectors
+from unmask.processes import folder_lock, ray_cluster, run_on_ray
+from unmask.progress import SILENT, Progress
+from unmask.text.sources import Source
+
+DEFAULTS = EmbedSettings()
+
+
+@dataclass(frozen=True)
+class EmbedSummary:
+    """What was written, and what it took."""
+
+    file: str
+    texts: int
+    rows: int
+    """One per text, word or token."""
+    width: int
+    kept: int
+    """Texts whose vectors an interrupted run had left."""
+    seconds: float
+
+
+def embed_file(
+    model: Predictor,
+    file: str | Path,
+    out: str | Path,
+    settings: EmbedSettings = DEFAULTS,
+    column: str = "text",
+    fit: Method | None = None,
+    progress: Progress = SILENT,
+) -> EmbedSummary:
+    """Write the vector of every line or row of a file, or with `fit` a standardiser fitted on them."""
+    start, out = time.monotonic(), Path(out)
+    settings = checked(out, settings, fit)
+    source = one_source(str(file))
+    state = source.state()
+    with _work(out, _plan(model, source, settings, column, fit)) as parts:
+        paths, kept = _make(model, source, settings, column, parts, lambda number: True, progress)
+        if source.state() != state:
+            raise InputError(f"{source} changed while it was read: run the same command when it is complete")
+        with progress.stage("writing", len(paths), "parts") as stage:
+            if fit:
+                about = model.about(settings.level, settings.layer, _pool(model, settings))
+                vectors = (Part(path).vectors for path in paths)
+                Standardiser.fit(vectors, fit, about=about).save(out)
+                rows, width = sum(Part(path).shape[0] for path in paths), model.config.width
+            else:
+                rows, *_, width = write_vectors(paths, out, settings.level, settings.facts(model), stage)
+        texts = sum(len(Part(path).counts) for path in paths)
+    return EmbedSummary(str(out), texts, rows, width, kept, time.monotonic() - start)
+
+
+def embed_on_ray(
+    folder: str | Path,
+    file: str | Path,
+    out: str | Path,
+    settings: EmbedSettings = DEFAULTS,
+    column: str = "text",
+    fit: Method | None = None,
+    address: str | None = None,
+    progress: Progress = SILENT,
+) -> EmbedSummary:
+    """As `embed_file`, the parts being made by a Ray cluster whose machines all see the same files."""
+    settings = checked(Path(out), settings, fit)
+    source, place = one_source(str(file)), Path(out).absolute()
+    source = replace(source, path=source.path and source.path.absolute())
+    where = str(Path(folder).absolute()) if Path(folder).exists() else str(folder)
+    model = load(folder, "cpu")
+    plan = _plan(model, source, settings, column, fit)
+    with _work(place, plan, keep=True) as parts, ray_cluster(address) as cores:
+        count = SHARES_PER_CORE * cores
+        share = partial(_share, where, source, settings, column, parts)
+        with progress.stage("embedding", count, "shares") as stage:
+            for _ in run_on_ray(share, [Job(number + 1, count) for number in range(count)]):
+                stage.advance(1)
+    return embed_file(model, file, out, settings, column, fit, progress)
+
+
+def checked(out: Path, settings: EmbedSettings, fit: Method | None) -> EmbedSettings:
+    """What cannot be written is told before any work; a standardiser is fitted before normalising."""
+    forms = (".npy", ".parquet", ".safetensors")
+    if fit is not None:
+        if fit not in METHODS:
+            raise ConfigError(f"there is no method {fit!r}; those we have: {', '.join(METHODS)}")
+        if settings.standardise or settings.normalise:
+            raise ConfigError("a standardiser is fitted on plain vectors: leave out what changes them")
+        if out.suffix != ".safetensors":
+            raise OutputError(f"{out}: a standardiser is written as .safetensors")
+        settings = replace(settings, normalise=False)
+    if settings.layer == "all" and (fit or settings.standardise):
+        raise ConfigError("a standardiser is for one layer: say which with --layer")
+    if out.suffix not in forms:
+        raise OutputError(f"{out}: vectors are written as {' '.join(forms)}")
+    if out.suffix == ".npy" and settings.level != "sentence":
+        raise OutputError(
+            f"{out}: texts have unlike numbers of {settings.level}s, which .npy cannot hold;"
+            " write .parquet or .safetensors"
+        )
+    if out.exists() and not _work_folder(out).exists():
+        raise OutputError(f"{out} is there already: name another file, or remove it")
+    return settings
+
+
+def _make(
+    model: Predictor,
+    source: Source,
+    settings: EmbedSettings,
+    column: str,
+    parts: Path,
+    takes: Callable[[int], bool],
+    progress: Progress,
+) -> tuple[list[Path], int]:
+    with progress.stage("embedding", source.expected_chars / 1e6, "MB") as stage:
+        return make_parts(model, settings, source, column, parts, takes, stage)
+
+
+@cache
+def _loaded(folder: str) -> Predictor:
+    """Tasks that the same process does one after the other share the model."""
+    torch.set_num_threads(1)  # a task has one core
+    return load(folder, "cpu")
+
+
+def _share(folder: str, source: Source, settings: EmbedSettings, column: str, parts: Path, job: Job) -> None:
+    _make(_loaded(folder), source, settings, column, parts, job.takes, SILENT)
+
+
+def _plan(
+    model: Predictor, source: Source, settings: EmbedSettings, column: str, fit: Method | None
+) -> dict[str, Any]:
+    """Everything the result depends on."""
+    state = source.state()
+    given = {"source": source.name, "state": state and list(state), "column": column}
+    return given | settings.facts(model) | {"device": model.device.type, "fit": fit}
+
+
+def _pool(model: Predictor, settings: EmbedSettings) -> Any:
+    return model.settings_for(settings.level, settings.pool).pool
+
+
+def _work_folder(out: Path) -> Path:
+    return out.with_name(out.name + ".work")
+
+
+@contextmanager
+def _work(out: Path, plan: dict[str, Any], keep: bool = False) -> Iterator[Path]:
+    """The folder of the parts, ours alone while we work; it goes when the result is there."""
+    work = _work_folder(out)
+    with disk_errors(out):
+        (work / "parts").mkdir(parents=True, exist_ok=True)
+    with folder_lock(work):
+        _start(work, plan)
+        yield work / "parts"
+    if not keep:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _start(work: Path, plan: dict[str, Any]) -> None:
+    """Go on with what is there if it is ours; of a file that has changed since, begin anew."""
+    path = work / "plan.json"
+    try:
+        old = json.loads(path.read_text("utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError):
+        old = dict(plan)
+    differ = [key for key in plan if old.get(key) != plan[key] and key != "state"]
+    if plan["truncate"] and "truncate" in differ:  # what is there was short enough
+        differ.remove("truncate")
+    if differ:
+        raise OutputError(
+            f"{work} holds the unfinished work of another command ({', '.join(differ)} differ):"
+            " finish that one, or remove the folder"
+        )
+    if old.get("state") != plan["state"]:
+        with disk_errors(work):
+            shutil.rmtree(work / "parts")
+            (work / "parts").mkdir()
+    write_json(path, plan)

@@ -1,0 +1,62 @@
+"""The texts of one file, each a line of .txt or a row of a table, and where they stand; without torch."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from unmask.errors import InputError
+from unmask.text.sources import Source, find_sources, split_suffix
+from unmask.text.stream import numbered_lines
+from unmask.text.tables import read_table
+
+Placed = tuple[str, str]
+"""Where a text stands, in words; the text."""
+_LONGEST = 1 << 24  # characters of a line
+
+
+def one_source(file: str) -> Source:
+    """The file meant; it can be read again, so that interrupted work goes on."""
+    sources = find_sources([file])
+    if len(sources) > 1:
+        raise InputError(f"{file} means {len(sources)} files: name one")
+    if sources[0].path is None:
+        raise InputError("standard input cannot be read again after an interruption: name a file")
+    return sources[0]
+
+
+def placed_texts(source: Source, column: str = "text") -> Iterator[Placed]:
+    """One text for every line or row, also for an empty one, so that the n-th vector is that of the n-th."""
+    if source.path and split_suffix(source.path)[0] == ".txt":
+        yield from _lines(source)
+        return
+
+    def is_header(names: list[str]) -> bool:
+        _check_column(names, column, str(source))
+        return True
+
+    for place, row in read_table(source, _LONGEST, is_header, [column]):
+        yield place, _text(row, column, place)
+
+
+def _lines(source: Source) -> Iterator[Placed]:
+    held: Placed | None = None
+    for number, line in numbered_lines(source, _LONGEST):
+        if held is not None:
+            yield held
+        held = f"{source}, line {number}", line
+    if held is not None and held[1]:  # what follows the last newline is a line only if it holds something
+        yield held
+
+
+def _text(row: dict[str, Any], column: str, place: str) -> str:
+    if column not in row:
+        _check_column(list(row), column, place)
+    value = row[column]
+    if value is not None and not isinstance(value, str):
+        raise InputError(f"{place}: {column} holds {str(value)[:40]}, not text")
+    return value or ""
+
+
+def _check_column(there: list[str], column: str, place: str) -> None:
+    if column not in there:
+        listed = ", ".join(there[:20])
+        raise InputError(f"{place}: there is no column {column}, only {listed}; say which with --column")
