@@ -1,12 +1,16 @@
 """Charts: whole SVG files whose marks lie where the numbers say."""
 
+import base64
+import io
+from itertools import pairwise
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unmask.charts import bars, lines, number_text, side_by_side, ticks
+from unmask.charts import WIDTH, bars, heat_grid, heat_map, lines, number_text, side_by_side, ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -98,3 +102,54 @@ def test_any_numbers_stay_within_the_picture(points: list[tuple[float, float]], 
 def test_numbers_in_few_letters(value: float, shown: str) -> None:
     assert number_text(value) == shown
     assert number_text(0.4172, percent=True) == "41.7%"
+
+
+def pixels(image: ElementTree.Element) -> np.ndarray:
+    """Opacity of each pixel, below zero where its colour is the warm one."""
+    from PIL import Image
+
+    data = image.attrib["href"].removeprefix("data:image/png;base64,")
+    colours = np.array(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGBA")).astype(float)
+    return colours[..., 3] * np.where(colours[..., 0] > colours[..., 2], -1, 1) / 255
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.lists(st.floats(-1, 1), min_size=3, max_size=3), min_size=1, max_size=4))
+def test_the_shade_of_a_heat_map_is_the_square_root_of_its_value(values: list[list[float]]) -> None:
+    chart = heat_map(
+        "Attention", "weights", values, [f"row <{n}>" for n in range(len(values))], ["a", "b", "c"]
+    )
+    (image,) = parsed(chart.svg).iter(f"{SVG}image")
+    found = pixels(image)
+    assert found.shape == (len(values), 3)
+    np.testing.assert_allclose(abs(found), np.sqrt(np.abs(values)), atol=1 / 32 + 1 / 255)
+    shown = abs(found) > 0
+    assert (np.sign(found)[shown] == np.sign(values)[shown]).all()
+
+
+def test_a_row_of_a_heat_map_tells_its_largest_values() -> None:
+    chart = heat_map("Attention", "weights", [[0.1, 0.5, -0.9, 0.2]], ["gato"], ["o", "dorme", "<b>", "no"])
+    assert "<title>gato: &lt;b&gt; -0.9, dorme 0.5, no 0.2</title>" in chart.svg
+    assert {"gato", "o", "dorme", "<b>", "no"} <= set(texts(chart.svg))
+
+
+def test_a_heat_map_of_many_columns_is_wide_and_its_cells_are_square() -> None:
+    few, many = (heat_map("m", "u", [[0.5] * n] * n, ["abc"] * n, ["abc"] * n) for n in (3, 60))
+    assert few.width == WIDTH < many.width
+    assert f'viewBox="0 0 {many.width:g} {many.height:g}"' in many.svg
+    for chart in (few, many):
+        (image,) = parsed(chart.svg).iter(f"{SVG}image")
+        assert image.attrib["width"] == image.attrib["height"]
+        assert float(image.attrib["x"]) + float(image.attrib["width"]) <= chart.width
+        assert float(image.attrib["y"]) + float(image.attrib["height"]) <= chart.height
+
+
+def test_a_grid_of_heat_maps_has_each_in_its_place() -> None:
+    maps = [[(f"{row}.{column}", [[row / 4, column / 4]]) for column in range(4)] for row in range(3)]
+    groups = list(parsed(heat_grid("Heads", "layers down", maps).svg).iter(f"{SVG}g"))
+    assert [group.findtext(f"{SVG}title") for group in groups] == [note for row in maps for note, _ in row]
+    images = [image for group in groups if (image := group.find(f"{SVG}image")) is not None]
+    np.testing.assert_allclose(pixels(images[6]), [[0.5, 0.7071]], atol=0.04)
+    xs, ys = ([float(image.attrib[side]) for image in images] for side in "xy")
+    assert all(second > first + 64 for first, second in pairwise(xs[:4]))
+    assert ys[3] + 64 < ys[4] == ys[7]

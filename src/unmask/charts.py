@@ -1,23 +1,31 @@
-"""Line and bar charts as SVG text: small, without scripts, readable in the light and in the dark.
+"""Line charts, bar charts and heat maps as SVG text: small, without scripts, in the light and in the dark.
 
 Each chart carries its own style, so that it stands in a page or in a file by itself. Series differ in colour
 and in dash; points of short series say their value when pointed at.
 """
 
+import base64
 import html
 import math
+import struct
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 Points = Sequence[tuple[float, float]]
+Matrix = Sequence[Sequence[float]]
 
-_WIDTH, _PLOT_HEIGHT = 420, 190
+WIDTH, _PLOT_HEIGHT = 420, 190
 _LEFT, _RIGHT = 54, 22
 _LINE = 18  # from one line of text to the next
 _LETTER = 7.2  # about the width of a letter
 _DOTS = 40  # a series of more points has no dots
 _BAR, _GAP = 13, 9
 _NEGLIGIBLE = 1e-9
+_CELL, _MAP = 15, 64  # a cell of a heat map; a whole map among many
+_SLANT = 0.87  # height of a label at 60 degrees over its length
+_SHADES = 16
+_WARM, _COLD = (217, 102, 43), (31, 127, 208)  # below and above zero, on white and on black
 
 # After Okabe and Ito, darker or lighter where the contrast asks for it.
 _LIGHT = ("#0072b2", "#c44e00", "#00805d", "#a3477f", "#8a6100", "#52606d")
@@ -50,7 +58,7 @@ class Chart:
     title: str
     svg: str
     height: float
-    """Where its width is 420."""
+    width: float = WIDTH
 
 
 def lines(
@@ -80,7 +88,7 @@ def bars(title: str, unit: str, series: Mapping[str, Mapping[str, float]], *, pe
     """Horizontal bars: a group per category, in each a bar per series."""
     categories = list(dict.fromkeys(name for values in series.values() for name in values))
     left = 12 + _LETTER * max(map(len, categories), default=0)
-    room = _WIDTH - left - 52
+    room = WIDTH - left - 52
     largest = max((value for values in series.values() for value in values.values()), default=0.0) or 1.0
     legend, y = _legend(list(series), filled=True)
     body = list(legend)
@@ -105,6 +113,74 @@ def bars(title: str, unit: str, series: Mapping[str, Mapping[str, float]], *, pe
         for category, value in values.items()
     )
     return _chart(title, unit, body, y + 4, said)
+
+
+def heat_map(title: str, unit: str, values: Matrix, rows: Sequence[str], columns: Sequence[str]) -> Chart:
+    """Values from -1 to 1 by their shade, which grows with the square root; a row tells its largest."""
+    left = 12 + _LETTER * max(map(len, rows), default=0)
+    top = 2 * _LINE + 12 + _SLANT * _LETTER * max(map(len, columns), default=0)
+    wide, tall = _CELL * len(columns), _CELL * len(rows)
+    body = [_picture(values, left, top, wide, tall)]
+    for number, label in enumerate(columns):
+        x = left + _CELL * (number + 0.7)
+        body.append(f'<g transform="rotate(-60 {x:.1f} {top - 5:.1f})">{_text(x, top - 5, label)}</g>')
+    said = []
+    for number, (label, row) in enumerate(zip(rows, values, strict=True)):
+        y = top + _CELL * number
+        body.append(_text(left - 6, y + _CELL - 3, label, "end"))
+        largest = sorted(zip(row, columns, strict=True), key=lambda pair: -abs(pair[0]))[:3]
+        said.append(f"{label}: " + ", ".join(f"{column} {number_text(value)}" for value, column in largest))
+        body.append(
+            f'<rect x="{left:.1f}" y="{y:.1f}" width="{wide}" height="{_CELL}" fill="transparent">'
+            f"<title>{html.escape(said[-1])}</title></rect>"
+        )
+    slanted = 0.5 * _LETTER * max(map(len, columns), default=0)
+    width = max(WIDTH, left + wide + slanted + 8)
+    return _chart(title, unit, body, top + tall + 8, "; ".join(said), width)
+
+
+def heat_grid(title: str, unit: str, maps: Sequence[Sequence[tuple[str, Matrix]]]) -> Chart:
+    """Many small heat maps in numbered rows and columns; each has a text, told when it is pointed at."""
+    step, left, top = _MAP + 5, 30, 3 * _LINE + 2
+    columns = range(len(maps[0]))
+    body = [_text(left + step * column + 2, top - 5, str(column + 1), "soft") for column in columns]
+    for line, row in enumerate(maps):
+        y = top + step * line
+        body.append(_text(left - 6, y + _MAP / 2 + 4, str(line + 1), "soft end"))
+        for column, (note, values) in enumerate(row):
+            x = left + step * column
+            body.append(f"<g><title>{html.escape(note)}</title>{_picture(values, x, y, _MAP, _MAP)}</g>")
+    said = f"{len(maps)} by {len(maps[0])} maps"
+    width = max(WIDTH, left + step * len(maps[0]))
+    return _chart(title, unit, body, top + step * len(maps), said, width)
+
+
+def _picture(values: Matrix, x: float, y: float, width: float, height: float) -> str:
+    """A matrix as an image of one pixel a value: a hundredth of what rectangles would take."""
+    box = f'x="{x:.1f}" y="{y:.1f}" width="{width}" height="{height}"'
+    encoded = base64.b64encode(_png(values)).decode()
+    return (
+        f'<image {box} preserveAspectRatio="none" style="image-rendering: pixelated" '
+        f'href="data:image/png;base64,{encoded}"/><rect class="grid" {box} fill="none"/>'
+    )
+
+
+def _png(values: Matrix) -> bytes:
+    """Pixels whose opacity is the square root of a value, so that they suit a light and a dark page."""
+    lines = b"".join(b"\0" + bytes(map(_shade, row)) for row in values)
+    palette = bytes([*_WARM] * _SHADES + [*_COLD] * (_SHADES + 1))
+    opacity = bytes(255 * abs(shade) // _SHADES for shade in range(-_SHADES, _SHADES + 1))
+    size = struct.pack(">IIBBBBB", len(values[0]), len(values), 8, 3, 0, 0, 0)  # 8 bits, with a palette
+    chunks = ((b"IHDR", size), (b"PLTE", palette), (b"tRNS", opacity), (b"IDAT", zlib.compress(lines, 9)))
+    parts = (
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in (*chunks, (b"IEND", b""))
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def _shade(value: float) -> int:
+    return _SHADES + round(math.copysign(_SHADES * math.sqrt(min(abs(value), 1.0)), value))
 
 
 def ticks(low: float, high: float, count: int = 4) -> list[float]:
@@ -146,7 +222,7 @@ class _Place:
     def x(self, value: float) -> float:
         span = self.high_x - self.low_x
         share = (value - self.low_x) / span if span else 0.5
-        return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
+        return _LEFT + share * (WIDTH - _LEFT - _RIGHT)
 
     def y(self, value: float) -> float:
         return self.bottom - (value - self.low_y) / (self.high_y - self.low_y) * _PLOT_HEIGHT
@@ -155,7 +231,7 @@ class _Place:
 def _y_axis(grid: Sequence[float], place: _Place, percent: bool) -> Iterable[str]:
     for value in grid:
         y = place.y(value)
-        yield f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
         yield _text(_LEFT - 6, y + 4, number_text(value, percent), "soft end")
 
 
@@ -164,7 +240,7 @@ def _x_axis(place: _Place, label: str) -> Iterable[str]:
     for value in ticks(place.low_x, place.high_x):
         if place.low_x <= value <= place.high_x:
             yield _text(place.x(value), y, number_text(value), "soft middle")
-    yield _text(_WIDTH - _RIGHT, y + _LINE, label, "soft end")
+    yield _text(WIDTH - _RIGHT, y + _LINE, label, "soft end")
 
 
 def _curve(number: int, name: str, points: Points, place: _Place, percent: bool) -> Iterable[str]:
@@ -186,7 +262,7 @@ def _legend(names: Sequence[str], filled: bool = False) -> tuple[list[str], int]
         return found, y - 6
     for number, name in enumerate(names):
         wide = 34 + _LETTER * len(name)
-        if x + wide > _WIDTH and x > 4:
+        if x + wide > WIDTH and x > 4:
             x, y = 4.0, y + _LINE
         kind = number % len(_LIGHT)
         found.append(
@@ -199,11 +275,13 @@ def _legend(names: Sequence[str], filled: bool = False) -> tuple[list[str], int]
     return found, y + 14
 
 
-def _chart(title: str, unit: str, body: Iterable[str], height: float, said: str) -> Chart:
+def _chart(
+    title: str, unit: str, body: Iterable[str], height: float, said: str, width: float = WIDTH
+) -> Chart:
     head = [_text(4, 16, title, "title"), _text(4, 16 + _LINE, unit, "soft")]
     svg = "\n".join(
         [
-            f'<svg class="chart" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:g}" '
+            f'<svg class="chart" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
             f'role="img" aria-label="{html.escape(f"{title} ({unit}): {said}")}">',
             f"<style>{_style()}</style>",
             *head,
@@ -211,7 +289,7 @@ def _chart(title: str, unit: str, body: Iterable[str], height: float, said: str)
             "</svg>",
         ]
     )
-    return Chart(title, svg, height)
+    return Chart(title, svg, height, width)
 
 
 def _summary(series: Mapping[str, Points], percent: bool) -> str:
@@ -229,10 +307,8 @@ def _text(x: float, y: float, text: str, kind: str = "") -> str:
 def side_by_side(charts: Sequence[Chart]) -> str:
     """Several charts as one SVG file."""
     placed = [
-        chart.svg.replace(
-            "<svg ", f'<svg x="{number * _WIDTH}" width="{_WIDTH}" height="{chart.height:g}" ', 1
-        )
+        chart.svg.replace("<svg ", f'<svg x="{number * WIDTH}" width="{WIDTH}" height="{chart.height:g}" ', 1)
         for number, chart in enumerate(charts)
     ]
-    box = f"0 0 {len(charts) * _WIDTH} {max(chart.height for chart in charts):g}"
+    box = f"0 0 {len(charts) * WIDTH} {max(chart.height for chart in charts):g}"
     return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}">', *placed, "</svg>"])

@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TypeAlias
 
-from unmask.charts import Chart
+from unmask.charts import WIDTH, Chart
 from unmask.files import write_atomic
 
 _STYLE = """
@@ -86,8 +86,14 @@ def write_page(path: Path, title: str, parts: Sequence[Part]) -> None:
 
 
 def _side_by_side(charts: Sequence[Chart]) -> str:
-    figures = "\n".join(f"<figure>{chart.svg}</figure>" for chart in charts)
+    figures = "\n".join(f"<figure{_room(chart)}>{chart.svg}</figure>" for chart in charts)
     return f'<div class="charts">{figures}</div>'
+
+
+def _room(chart: Chart) -> str:
+    """A wide chart has a row of its own."""
+    wide = chart.width > WIDTH
+    return f' style="max-width: {1.2 * chart.width:.0f}px; grid-column: 1 / -1"' if wide else ""
 
 
 def _render(part: Part) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmask.errors import InputError
+from unmask.predict.predictor import Predictor
 from unmask.progress import SILENT, Progress
 
 Floats = NDArray[np.float32]
@@ -50,6 +51,26 @@ class LayerProbe:
     def selectivity(self) -> float:
         """Accuracy less that of the control task."""
         return self.accuracy - self.control
+
+
+def embed_words(
+    model: Predictor,
+    sentences: Sequence[Sequence[str]],
+    labels: Sequence[Sequence[str | None]],
+    progress: Progress = SILENT,
+) -> Words:
+    """The words that have a label, in order, with their vectors; what the model does not take in is zero."""
+    kept = [[place for place, label in enumerate(row) if label is not None] for row in labels]
+    starts = np.cumsum([0, *map(len, kept)])
+    vectors = np.zeros((model.config.layers + 1, starts[-1], model.config.width), np.float32)
+
+    def take(number: int, layers: Floats) -> None:
+        inside = [place for place in kept[number] if place < layers.shape[1]]
+        vectors[:, starts[number] : starts[number] + len(inside)] = layers[:, inside]
+
+    model.word_layers(sentences, take, progress)
+    words = [row[place] for row, places in zip(sentences, kept, strict=True) for place in places]
+    return Words(vectors, words, [label for row in labels for label in row if label is not None])
 
 
 def probe_layers(train: Words, test: Words, seed: int = 0, progress: Progress = SILENT) -> list[LayerProbe]:

@@ -38,6 +38,7 @@ def _root(
 
 # The order here is the order in `unmask --help`: the order in which the data walks.
 from unmask.cli import (  # noqa: E402
+    analyse,
     convert,
     dedup,
     demo,
@@ -71,6 +72,7 @@ for module in (
     fewshot,
     predict,
     evaluate,
+    analyse,
     info,
     convert,
 ):

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unmask.analyse.probes import Words, probe_layers
+from unmask.analyse.probes import Words, embed_words, probe_layers
 from unmask.errors import InputError
 from unmask.evaluation.context import Context
 from unmask.evaluation.results import Measure, Outcome
@@ -73,16 +72,7 @@ def _first_words(path: Path, limit: int) -> list[TaggedExample]:
 
 
 def _vectors(model: Predictor, sentences: Sequence[TaggedExample], progress: Progress) -> Words:
-    """The words of all sentences in order, with their vectors; what the model does not take in is zero."""
-    starts = np.cumsum([0, *(len(sentence.words) for sentence in sentences)])
-    vectors = np.zeros((model.config.layers + 1, starts[-1], model.config.width), np.float32)
-
-    def take(number: int, layers: NDArray[np.float32]) -> None:
-        vectors[:, starts[number] : starts[number] + layers.shape[1]] = layers
-
-    model.word_layers([sentence.words for sentence in sentences], take, progress)
-    words = [word for sentence in sentences for word in sentence.words]
-    return Words(vectors, words, [tag for sentence in sentences for tag in sentence.tags])
+    return embed_words(model, [one.words for one in sentences], [one.tags for one in sentences], progress)
 
 
 def _joined(first: Words, second: Words) -> Words:

@@ -70,7 +70,7 @@ class Embeddings(nn.Module):
         self.norm = layer_norm(config)
 
     def forward(self, ids: Tensor, positions: Tensor, segments: Tensor | None) -> Tensor:
-        x = self.tokens(ids)  # (T, D)
+        x = ids if ids.is_floating_point() else self.tokens(ids)  # (T, D)
         if self.segments is not None:
             x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
         if self.config.position == "learned":
@@ -190,6 +190,7 @@ class Encoder(nn.Module):
     ) -> Tensor:
         """Hidden states (T, D) of packed sequences; `causal` is the config's unless the batch says it.
 
+        Instead of `ids` (T) the tokens' vectors (T, D) may be given, to ask for gradients.
         With `rows` only those (R, D): the last block does no more than they need.
         """
         layout = Layout(cu_seqlens, max_seqlen, self._causal(causal))

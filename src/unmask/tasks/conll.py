@@ -6,14 +6,12 @@ from itertools import chain, islice
 
 from unmask.errors import InputError
 from unmask.tasks.examples import TaggedExample
+from unmask.text import conllu
 from unmask.text.sources import Source
-from unmask.text.stream import numbered_lines
 
-_LIMIT = 1 << 24
 _LANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z-]{2,9})?|simple):(?!//)")
 _SENTENCES = 20  # of which every word must name the language, so that `re:` or `ftp:` is none
 _PREFIXED = re.compile(r"[BIESLU]-.")
-_UPOS = 3
 
 
 def read_conll(source: Source, labelled: bool = True) -> Iterator[TaggedExample]:
@@ -37,40 +35,17 @@ def read_conll(source: Source, labelled: bool = True) -> Iterator[TaggedExample]
 
 def _sentences(source: Source) -> Iterator[list[tuple[int, list[str]]]]:
     """The columns of each line, with its number, sentence by sentence."""
-    for block in blocks(source):
+    for block in conllu.blocks(source):
         rows = [(number, line.split("\t") if "\t" in line else line.split()) for number, line in block]
         if words := [(number, row) for number, row in rows if row[0] != "-DOCSTART-"]:
             yield words
 
 
 def read_conllu(source: Source) -> Iterator[TaggedExample]:
-    """Words and their universal part of speech, without the ranges of multiword tokens and empty nodes."""
-    for block in blocks(source):
-        words, tags = [], []
-        for number, line in block:
-            if line.startswith("#"):
-                continue
-            fields = line.split("\t")
-            if len(fields) != 10:
-                raise InputError(f"{source}, line {number}: {len(fields)} columns where CoNLL-U has 10")
-            if fields[0].isdigit():
-                words.append(fields[1])
-                tags.append(fields[_UPOS])
-        if words:
-            yield TaggedExample(tuple(words), tuple(tags), f"{source}, line {block[0][0]}")
-
-
-def blocks(source: Source) -> Iterator[list[tuple[int, str]]]:
-    """Stretches of lines that are not blank, with the numbers of the lines."""
-    block: list[tuple[int, str]] = []
-    for number, line in numbered_lines(source, _LIMIT):
-        if line.strip().strip("\ufeff"):  # joined files have such marks in the middle
-            block.append((number, line))
-        elif block:
-            yield block
-            block = []
-    if block:
-        yield block
+    """Words and their universal part of speech."""
+    for line, rows in conllu.read_conllu(source):
+        words, tags = (tuple(row[column] for row in rows) for column in (conllu.FORM, conllu.UPOS))
+        yield TaggedExample(words, tags, f"{source}, line {line}")
 
 
 def _common_prefix(words: Sequence[str]) -> str:

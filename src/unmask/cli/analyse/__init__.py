@@ -1,0 +1,17 @@
+"""`unmask analyse`: a look inside a model; one module per kind of look."""
+
+import typer
+
+from unmask.cli.analyse import attention, geometry, probe
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(
+        help="Look inside a model: geometry, attention, probes.",
+        no_args_is_help=True,
+        rich_markup_mode="markdown",
+    )
+    for module in (geometry, attention, probe):
+        module.register(group)
+    app.add_typer(group, name="analyse")
