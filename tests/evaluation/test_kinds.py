@@ -202,6 +202,17 @@ def test_contrast_by_cloze(folder: Path, write: Write, tmp_path: Path, lm: Maske
     assert set(result.groups["task"]) == {"sentiment", "entailment"}
 
 
+def test_a_word_that_cannot_be_written_is_told(folder: Path, write: Write, tmp_path: Path) -> None:
+    suite = write(CONTRAST.replace('positive = "sun"', 'positive = "☀"'), x__jsonl=ROWS)
+    (result,) = evaluate(str(suite), folder, tmp_path / "out", card=False)
+    reason = "the vocabulary cannot write '☀', which stands for a label"
+    assert result.details["tasks left out"] == {"sentiment": reason}
+    assert set(result.groups["task"]) == {"entailment"}
+    suite = write(CONTRAST.replace('"sun"', '"☀"'), x__jsonl=ROWS)
+    with pytest.raises(ModelError, match="no task of it suits the model .*cannot write '☀'"):
+        evaluate(str(suite), folder, tmp_path / "out2", card=False)
+
+
 def test_contrast_with_a_classifier(write: Write, save: Callable[..., Path], tmp_path: Path) -> None:
     suite = write(CONTRAST, x__jsonl=ROWS)
     classifier = save("classify", labels=("NEGATIVE", "POSITIVE"))

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 from tests.tasks.conftest import questions, reviews, tagged
+from typer.testing import CliRunner
 
 import unmask
 from unmask.checkpoint import save_model
+from unmask.cli import app
 from unmask.config import ModelConfig
-from unmask.errors import InputError, ModelError, OutputError
+from unmask.errors import ConfigError, InputError, ModelError, OutputError
 from unmask.model.network import Model
 from unmask.predict import Answerer, Classifier, Tagger
 from unmask.predict.settings import TaskSettings, read_task_settings
@@ -149,6 +151,21 @@ def test_the_commands(tmp_path: Path, base: Path) -> None:
     assert wrong.returncode == 2
     assert "there is no epoch; did you mean epochs?" in wrong.stderr
     assert "Traceback" not in wrong.stderr
+
+
+def test_one_column_for_each_label(tmp_path: Path, base: Path) -> None:
+    votes = [(example.text, n % 3, (n + 1) % 2) for n, example in enumerate(reviews())]
+    rows = [json.dumps({"text": text, "insult": f"{a}.0", "racism": b}) for text, a, b in votes]
+    (tmp_path / "train.jsonl").write_text("\n".join(rows), "utf-8")
+    common = ["finetune", "classify", "-m", str(base), "--train", str(tmp_path / "train.jsonl"), "-q"]
+    done = CliRunner().invoke(
+        app, [*common, "-o", str(tmp_path / "out"), "--labels", "insult, racism", "--set", "epochs=1"]
+    )
+    assert done.exit_code == 0, done.output
+    model = unmask.load(tmp_path / "out")
+    assert (model.config.labels, model.config.problem) == (("insult", "racism"), "multi")
+    wrong = CliRunner().invoke(app, [*common, "-o", "x", "--labels", "insult", "--label-column", "racism"])
+    assert isinstance(wrong.exception, ConfigError)
 
 
 @pytest.mark.slow

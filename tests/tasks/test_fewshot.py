@@ -157,7 +157,8 @@ def test_a_model_without_the_head_skips_the_cloze(tmp_path: Path, base: Path, to
     result = fewshot(tmp_path / "bare", TRAIN, VALID, tmp_path / "out", chosen, progress=watch)
     assert {point.method for point in result.points} == {"knn"}
     assert "no masked-LM head" in result.skipped["cloze"]
-    assert len(watch.said) == 2
+    assert len(watch.said) == 3
+    assert "0 trainings of 60 steps and 2 fits on frozen vectors, each scored on 20 examples" in watch.said[2]
     assert "larger sizes are left out" in watch.said[0]
     assert table(result)[0] == ["accuracy", "4"]
     with pytest.raises(ConfigError, match="nothing to compare"):
@@ -178,6 +179,27 @@ def test_a_signal_keeps_what_is_done(tmp_path: Path, base: Path) -> None:
     assert result.stopped == signal.SIGTERM
     assert len(result.trials) == 1
     assert len(json.loads((tmp_path / "out/results.json").read_text("utf-8"))["trials"]) == 1
+
+
+def test_the_time_left_goes_by_steps(tmp_path: Path, base: Path) -> None:
+    amounts: dict[str, list[float]] = {}
+
+    class Counted(Progress):
+        @contextmanager
+        def stage(self, label: str, total: float | None = None, unit: str = "") -> Iterator[Stage]:
+            amounts[label] = []
+
+            class Steps(Stage):
+                def advance(self, amount: float) -> None:
+                    amounts[label].append(amount)
+
+            yield Steps()
+            if label == "few-shot":
+                assert total == sum(amounts[label])
+
+    chosen = quick(sizes=(4,), seeds=1, steps=5, prompt="[MASK].", words=WORDS)
+    fewshot(base, TRAIN, VALID, tmp_path / "out", chosen, progress=Counted())
+    assert len(amounts["few-shot"]) == 2 * 5 + 2 + 1  # cloze and lora, two fits, the prompt alone
 
 
 def test_pairs(tmp_path: Path, base: Path) -> None:
@@ -202,6 +224,7 @@ def test_pairs(tmp_path: Path, base: Path) -> None:
         ({"prompt": "[MASK]", "words": ("bad", "good=bom")}, "write label=word"),
         ({"prompt": "[MASK]", "words": ("bad=no", "good=no")}, "two classes have the same word"),
         ({"prompt": "[MASK]", "words": ("bad=no", "good=xyzyx")}, "'xyzyx' is"),
+        ({"prompt": "[MASK]", "words": ("bad=no", "good=☀")}, "'☀' is not in this vocabulary"),
         ({"methods": ("cloze",)}, "needs a prompt"),
         ({"sizes": (500,)}, "the class '.*' has only 30 examples"),
         ({"lr": 1e30, "methods": ("lora",)}, "diverged.*lower lr"),

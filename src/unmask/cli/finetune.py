@@ -18,6 +18,8 @@ _EXAMPLES = """
 
     unmask finetune pair --model model/ --train nli.jsonl -o entailment --set lr=3e-5 --set epochs=5
 
+    unmask finetune classify --model model/ --train posts.jsonl -o toxic --labels insult,obscene,racism
+
     unmask finetune qa --model model/ --train squad.json -o answers --layers 4
 
     unmask finetune classify --model model/ --train reviews.csv -o sentiment --lora 8
@@ -91,6 +93,14 @@ def finetune(
     text_column: TextColumn = None,
     pair_column: PairColumn = None,
     label_column: LabelColumn = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,…",
+            help="Classify: a column for each of several labels; above 0 a text has it.",
+            show_default=False,
+        ),
+    ] = None,
     layers: Annotated[
         int | None,
         typer.Option(
@@ -117,15 +127,19 @@ def finetune(
     from dataclasses import asdict
 
     from unmask.config import load_settings
+    from unmask.errors import ConfigError
     from unmask.tasks.columns import Columns
 
+    if labels is not None and (label_column is not None or task != "classify"):
+        raise ConfigError("--labels is for classify, in place of --label-column")
+    several = tuple(name.strip() for name in (labels or "").split(",") if name.strip())
     texts = {
         name: str(path)
         for name, path in (("replay_text", replay_text), ("report_forgetting", report_forgetting))
         if path is not None
     }
     own = changes(set_, layers=layers, lora=lora, seeds=None if seeds == 1 else seeds, **texts)
-    columns, watch = Columns(text_column, pair_column, label_column), progress(quiet)
+    columns, watch = Columns(text_column, pair_column, label_column, several), progress(quiet)
     result: FinetuneResult | EmbedResult
     if task == "embed":
         from unmask.tasks.embed import EmbedConfig, finetune_embed

@@ -33,6 +33,10 @@ def contrast(context: Context, suite: ContrastSuite) -> Outcome:
         if isinstance(context.subject.predictor, Classifier) and not _fits(context.subject.predictor, labels):
             left_out[task] = f"the model's classes are {', '.join(context.subject.predictor.config.labels)}"
             continue
+        if word := _unwritable(context, suite, task):
+            left_out[task] = f"the vocabulary cannot write {word!r}, which stands for a label"
+            context.progress.say(f"{context.found.name}: {task} is left out: {left_out[task]}")
+            continue
         texts, edits = (_judge(context, suite, task, given, key) for key in ("text", "edited"))
         for (name, row), one, other in zip(members, texts, edits, strict=True):
             original, changed = one == str(row["label"]).lower(), other == str(row["edited_label"]).lower()
@@ -41,7 +45,8 @@ def contrast(context: Context, suite: ContrastSuite) -> Outcome:
                 | {"both": float(original and changed)}
             )
     if not items:
-        raise ModelError(f"{context.found.name}: {'; '.join(left_out.values())}, which no task of it has")
+        told = "; ".join(f"{task}: {reason}" for task, reason in left_out.items())
+        raise ModelError(f"{context.found.name}: no task of it suits the model ({told})")
     return Outcome(items, _MEASURES, ("task",), {"tasks left out": left_out} if left_out else {})
 
 
@@ -62,6 +67,16 @@ def _judge(context: Context, suite: ContrastSuite, task: str, given: Sequence[Ro
             f"{context.found.name}: there is no prompt for {task}; those there are: {list(suite.prompts)}"
         )
     return _ask(model, suite.prompts[task], texts, premises)
+
+
+def _unwritable(context: Context, suite: ContrastSuite, task: str) -> str | None:
+    """A label's word that the model could never choose, if it is asked by a prompt."""
+    model = context.subject.predictor
+    if not isinstance(model, MaskedLM) or task not in suite.prompts:
+        return None
+    prompt = suite.prompts[task]
+    cloze = Cloze(model, [prompt.text])
+    return next((word for word in prompt.words.values() if not cloze.pieces(0, word)), None)
 
 
 def _ask(model: MaskedLM, prompt: Prompt, texts: Sequence[str], premises: Sequence[str] | None) -> list[str]:

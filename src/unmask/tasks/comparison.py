@@ -23,7 +23,7 @@ from unmask.predict.cloze import Cloze
 from unmask.predict.masked import MaskedLM
 from unmask.predict.predictor import Predictor
 from unmask.predict.sentence import read_sentence_settings
-from unmask.progress import Progress
+from unmask.progress import Progress, Stage
 from unmask.tasks import metrics
 from unmask.tasks.batches import Item, TaskFeed
 from unmask.tasks.examples import TextExample
@@ -41,6 +41,7 @@ Floats = NDArray[np.float32]
 
 Method = Literal["cloze", "probe", "knn", "lora"]
 METHODS: tuple[Method, ...] = get_args(Method)
+_TRAINED = ("cloze", "lora")
 _DRAW = 18  # the stream of random numbers that draws examples
 _SKIPS = 5
 
@@ -97,6 +98,7 @@ class Comparison:
         self.draws = self._draw()
         self.skipped: dict[str, str] = {}
         self.prompt: Prompt | None = None
+        self._stage = Stage()
         self.methods = [m for m in dict.fromkeys(settings.methods or METHODS) if self._possible(m)]
         if not self.methods:
             raise ConfigError("nothing to compare: " + "; ".join(self.skipped.values()))
@@ -106,12 +108,21 @@ class Comparison:
         ways: dict[str, Callable[[], Iterator[Trial]]] = {
             "cloze": self._cloze, "probe": self._probe, "knn": self._knn, "lora": self._lora
         }  # fmt: skip
-        count = len(self.draws) * len(self.methods) + ("cloze" in self.methods)
-        with self.progress.stage("few-shot", count, "trials") as stage:
+        trained = len(self.draws) * sum(method in _TRAINED for method in self.methods)
+        frozen = len(self.draws) * sum(method not in _TRAINED for method in self.methods)
+        steps = self.settings.steps
+        self.progress.say(
+            f"{trained} trainings of {steps} steps and {frozen} fits on frozen vectors, each scored on "
+            f"{len(self.made.valid):,} examples; fewer --sizes, --seeds or --set steps= take less time"
+        )
+        # A fit counts as one step, and so does the scoring of a prompt without examples.
+        total = trained * steps + frozen + ("cloze" in self.methods)
+        with self.progress.stage("few-shot", total, "steps") as self._stage:
             for method in self.methods:
-                stage.note(method)
+                self._stage.note(method)
                 for trial in ways[method]():
-                    stage.advance(1)
+                    if method not in _TRAINED or not trial.size:
+                        self._stage.advance(1)
                     yield trial
 
     def commonest(self) -> dict[str, float]:
@@ -244,6 +255,7 @@ class Comparison:
         schedule = Schedule(Recipe(seed=seed, train=tuning.train_config()), settings.steps)
         trainer = Trainer(model, schedule, loss, self.made.machine)
         for record in trainer.run(feed.steps(0, settings.steps)):
+            self._stage.advance(1)
             if trainer.counters.skipped >= _SKIPS:
                 raise UserError(f"training has diverged at step {record.step}: lower lr")
         model.eval()
