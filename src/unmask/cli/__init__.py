@@ -54,6 +54,7 @@ from unmask.cli import (  # noqa: E402
     pretrain,
     report,
     score,
+    serve,
     tokenizer,
 )
 
@@ -75,6 +76,7 @@ for module in (
     analyse,
     info,
     convert,
+    serve,
 ):
     module.register(app)
 

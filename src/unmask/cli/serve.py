@@ -1,0 +1,73 @@
+"""`unmask serve`: models behind HTTP."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+_EXAMPLES = """
+    unmask serve model/
+
+    unmask serve --model pt=models/pt --model names=models/ner --runs runs/
+
+    UNMASK_API_KEY=… unmask serve model/ --host 0.0.0.0 --port 80
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("serve", epilog=_EXAMPLES)(serve)
+
+
+def serve(
+    folders: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FOLDER...", help="Model folders, torch or ONNX.", show_default=False),
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", "-m", metavar="NAME=DIR", help="A folder under a name.", show_default=False),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Where to listen; others than this machine need a key.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(help="A file with the key that clients send; else UNMASK_API_KEY.", show_default=False),
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16, float16, int8.")] = "auto",
+    runs: Annotated[
+        Path | None, typer.Option(help="A folder of training runs to show.", show_default=False)
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="A site whose pages may ask (CORS).", show_default=False),
+    ] = None,
+    log: Annotated[
+        Literal["off", "requests", "texts"], typer.Option(help="`texts` also logs what was asked.")
+    ] = "requests",
+    max_body: Annotated[int, typer.Option(min=1000, help="Bytes of a request.")] = 2_000_000,
+    max_texts: Annotated[int, typer.Option(min=1, help="Texts of a request.")] = 2048,
+    max_tokens: Annotated[int, typer.Option(min=512, help="Tokens that a request computes.")] = 131_072,
+    max_queue: Annotated[int, typer.Option(min=512, help="Tokens that may wait.")] = 524_288,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a request may take.")] = 60.0,
+) -> None:
+    """Serve models over HTTP, as clients of OpenAI and Hugging Face know it, and as a page."""
+    from unmask.errors import ConfigError
+    from unmask.predict.folders import find_folder
+
+    given = [*(folders or ()), *(model or ())]
+    for folder in given:
+        find_folder(folder if Path(folder).exists() else folder.partition("=")[2] or folder)
+    try:
+        from unmask.serve.server import Settings, read_key
+        from unmask.serve.server import serve as run
+        from unmask.serve.site import Limits
+    except ImportError as error:
+        raise ConfigError(f"serving needs {error.name}: pip install 'unmask[serve]'") from None
+    limits = Limits(max_body, max_texts, max_tokens, max_queue, timeout)
+    key = read_key(key_file)
+    settings = Settings(host, port, key, device, dtype, runs, allow_origin or (), log, limits)
+    run(given, settings, lambda line: typer.echo(line, err=True))

@@ -1,0 +1,1 @@
+"""Model folders as a server: HTTP -> queue -> predict."""

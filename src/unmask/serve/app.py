@@ -1,0 +1,73 @@
+"""The application: routes, their errors, the door before them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.staticfiles import StaticFiles
+
+from unmask import __version__
+from unmask.errors import UserError
+from unmask.serve.docs import STYLE, docs_page
+from unmask.serve.errors import ApiError, first_problem, invalid
+from unmask.serve.guard import App, Guard, Log
+from unmask.serve.routes import analysis, house, hub, openai, tei
+from unmask.serve.site import Site
+
+_ABOUT = "Masks filled, texts embedded, classified, tagged and scored, questions answered."
+
+
+def create_app(site: Site, origins: Sequence[str] = (), log: Log = "requests") -> App:
+    """Everything that answers, from the door inwards; `origins` are the other sites whose pages may ask."""
+    app = FastAPI(title="unmask", version=__version__, description=_ABOUT, docs_url=None, redoc_url=None)
+    for dialect in (house, openai, tei, hub, analysis):
+        app.include_router(dialect.routes(site))
+    app.mount("/studio", StaticFiles(directory=house.STUDIO, check_dir=False), "studio")
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return HTMLResponse(docs_page(app.openapi()))
+
+    @app.get("/docs.css", include_in_schema=False)
+    async def style() -> Response:
+        return Response(STYLE, media_type="text/css")
+
+    app.add_exception_handler(ApiError, _api_error)
+    app.add_exception_handler(UserError, _user_error)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http_error)
+    guarded: App = Guard(app, site, log)
+    if origins:
+        headers = ["authorization", "content-type"]
+        return CORSMiddleware(
+            guarded, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=headers
+        )
+    return guarded
+
+
+def _told(request: Request, error: ApiError) -> Response:
+    body = orjson.dumps(error.body(request.url.path))
+    return Response(body, error.status, error.headers, "application/json")
+
+
+async def _api_error(request: Request, error: Any) -> Response:
+    return _told(request, error)
+
+
+async def _user_error(request: Request, error: Exception) -> Response:
+    return _told(request, invalid(str(error)))
+
+
+async def _invalid(request: Request, error: Any) -> Response:
+    return _told(request, invalid(first_problem(error.errors())))
+
+
+async def _http_error(request: Request, error: Any) -> Response:
+    message = str(error.detail)
+    kind = {404: "not_found", 405: "method"}.get(error.status_code, "validation")
+    return _told(request, ApiError(error.status_code, kind, message, error.headers))
