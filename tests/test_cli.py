@@ -42,7 +42,11 @@ def test_every_command_has_help_with_an_example() -> None:
     registered = typer.main.get_command(app)
     assert isinstance(registered, typer.core.TyperGroup)
     assert {"dedup", "tokenizer", "prepare", "corpus", "pretrain", "fill"} <= set(registered.commands)
-    for name, command in registered.commands.items():
+    group = registered.commands["analyse"]
+    assert isinstance(group, typer.core.TyperGroup)
+    inside = {f"analyse {name}": command for name, command in group.commands.items()}
+    alone = {name: command for name, command in registered.commands.items() if command is not group}
+    for name, command in (alone | inside).items():
         options = {option for parameter in command.params for option in parameter.opts}
         assert "--json" in options, name
         assert "--quiet" in options or name in {"info", "report"}, name  # which say nothing but their result

@@ -103,6 +103,9 @@ def fit_predict(train: Floats, labels: Labels, test: Floats) -> Labels:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
+    only = np.unique(labels)
+    if len(only) == 1:  # a control task over a few words may give them all the same label
+        return np.full(len(test), only[0])
     probe = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, tol=1e-3, max_iter=100))
     with warnings.catch_warnings():
         # Stopping early is part of the regularisation, the same for the task and its control.

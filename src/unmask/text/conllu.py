@@ -11,7 +11,7 @@ from unmask.text.stream import numbered_lines
 Row = list[str]
 
 FORM, UPOS, FEATURES = 1, 3, 5
-_COLUMNS = {"lemma": 2, "upos": UPOS, "xpos": 4, "deprel": 7}
+_COLUMNS = {"upos": UPOS, "xpos": 4, "deprel": 7}
 _LIMIT = 1 << 24
 
 
