@@ -1,0 +1,60 @@
+// The interface in two languages; every string stands in strings.json.
+
+const LANGUAGES = ["en", "pt"];
+const KEPT = "unmask.language";
+let strings = {};
+let current = "en";
+
+/** Read the strings, and take the language chosen before, else the browser's. */
+export async function loadStrings() {
+  strings = await (await fetch("/studio/strings.json")).json();
+  const wanted = [localStorage.getItem(KEPT), ...navigator.languages].filter(Boolean);
+  const known = wanted.map((tag) => tag.slice(0, 2).toLowerCase()).find((tag) => LANGUAGES.includes(tag));
+  apply(known ?? "en");
+}
+
+function apply(language) {
+  current = language;
+  document.documentElement.lang = language === "pt" ? "pt-BR" : "en";
+}
+
+/** The language of the interface: "en" or "pt". */
+export const language = () => current;
+
+/** Change it, and keep the choice. */
+export function setLanguage(chosen) {
+  localStorage.setItem(KEPT, chosen);
+  apply(chosen);
+}
+
+/** The words of a key, with {names} replaced. */
+export function t(key, values = {}) {
+  const words = strings[key]?.[current];
+  if (words === undefined) throw new Error(`no words for ${key}`);
+  return words.replace(/\{(\w+)\}/g, (_, name) => values[name]);
+}
+
+/** A number as people of the language write it. */
+export function number(value, digits = 2) {
+  if (value && Math.abs(value) < 1e-3) return value.toExponential(1);
+  return new Intl.NumberFormat(document.documentElement.lang, { maximumSignificantDigits: digits + 1 }).format(value);
+}
+
+/** A number with fixed decimals. */
+export function decimal(value, digits = 2) {
+  const shape = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+  return new Intl.NumberFormat(document.documentElement.lang, shape).format(value);
+}
+
+/** A share in per cent. */
+export function percent(share) {
+  const digits = share === 0 || share >= 0.0995 ? 0 : share >= 0.00995 ? 1 : 2;
+  const shape = { style: "percent", minimumFractionDigits: digits, maximumFractionDigits: digits };
+  return new Intl.NumberFormat(document.documentElement.lang, shape).format(share);
+}
+
+/** A large number in few letters. */
+export function compact(value) {
+  const shape = { notation: "compact", maximumSignificantDigits: 3 };
+  return Math.abs(value) < 1e4 ? number(value) : new Intl.NumberFormat(document.documentElement.lang, shape).format(value);
+}

@@ -1,0 +1,36 @@
+// Which loaded models can do a thing, and choosing among them.
+
+import { field, h, select } from "./dom.js";
+import { number, t } from "./i18n.js";
+
+/** Models that can do one of the tasks; without tasks, all that have a network to look into. */
+export const able = (info, ...tasks) =>
+  info.models.filter((model) => !tasks.length || tasks.some((task) => model.tasks.includes(task)));
+
+/** The model of that name among `models`, else the first. */
+export const named = (models, name) => models.find((model) => model.name === name) ?? models[0];
+
+/** A choice of model; of a single one, its name. */
+export function modelField(models, chosen, change, label = t("model.label")) {
+  if (models.length === 1) {
+    return h("p", { class: "model-name" }, h("span", { class: "soft" }, `${label} `), h("strong", {}, models[0].name), h("br"), h("small", { class: "soft" }, facts(models[0])));
+  }
+  const hint = h("small", { class: "soft" }, facts(chosen));
+  const list = select(models.map(({ name }) => [name, name]), chosen.name, (name) => {
+    const model = named(models, name);
+    hint.textContent = facts(model);
+    change(model);
+  });
+  return h("div", {}, field(label, list), hint);
+}
+
+/** A model's size in a line. */
+function facts({ family, layers, heads, width, vocab_size: vocabulary }) {
+  const sizes = { family, layers, heads, width, vocabulary: number(vocabulary, 5) };
+  return t("model.facts", sizes);
+}
+
+/** What to say where a panel has nothing to show. */
+export function emptyCard(words) {
+  return h("div", { class: "card empty" }, h("p", {}, words));
+}

@@ -1,0 +1,98 @@
+// Compare: two models side by side on the same input.
+
+import { post } from "../api.js";
+import { askCandidates, candidateColumn } from "../candidates.js";
+import { debounce, field, fill, h, segmented } from "../dom.js";
+import { decimal, number, t } from "../i18n.js";
+import { able, modelField, named, emptyCard } from "../models.js";
+import { sentence } from "../sentence.js";
+import { status } from "../status.js";
+import { hide, slicer, splitWords } from "../words.js";
+import { runTask, taskInputs, TASKS } from "./tasks.js";
+
+const COUNT = 6;
+const FILL = "fill-mask";
+
+export function mount(root, { info, params, save }) {
+  const models = able(info, FILL, ...TASKS);
+  if (!models.length) return void fill(root, emptyCard(t("compare.none")));
+  const pair = [named(models, params.get("a")), models.find(({ name }) => name === params.get("b")) ?? models[1] ?? models[0]];
+  let task = params.get("task");
+  let inputs = null;
+  const form = h("div", { class: "stack" });
+  const sides = pair.map(() => ({ work: status("compare.busy"), result: h("div") }));
+  const titles = pair.map(() => h("h2"));
+
+  function showForm(given) {
+    const shared = [FILL, ...TASKS].filter((one) => pair.every((model) => model.tasks.includes(one)));
+    sides.forEach(({ work, result }) => { work.stop(); fill(result); });
+    titles.forEach((title, side) => { title.textContent = pair[side].name; });
+    if (!shared.length) {
+      inputs = null;
+      return void fill(form, h("p", { class: "soft" }, t("compare.nothing")));
+    }
+    if (!shared.includes(task)) task = shared[0];
+    inputs = task === FILL ? fillInputs(given, soon) : taskInputs(task, given, soon);
+    const choice = shared.length > 1 && segmented(t("tasks.task"), shared.map((one) => [one, t(`tasks.${one}`)]), task, (one) => { task = one; showForm(new URLSearchParams()); });
+    fill(form, choice, inputs.box);
+    ask();
+  }
+
+  function ask() {
+    save({ a: pair[0].name, b: pair[1].name, task, ...inputs.values() });
+    if (!inputs.complete()) return;
+    const run = task === FILL ? fillAndScore : runTask;
+    sides.forEach(async ({ work, result }, side) => {
+      const shown = await work.run((signal) => run(pair[side], task, inputs.values(), signal));
+      if (shown) fill(result, shown);
+    });
+  }
+
+  const soon = debounce(ask, 400);
+  const choose = (side) => modelField(models, pair[side], (model) => { pair[side] = model; showForm(new URLSearchParams(inputs?.values() ?? {})); }, t(side ? "compare.b" : "compare.a"));
+  fill(root,
+    h("div", { class: "card stack" }, h("div", { class: "halves" }, choose(0), choose(1)), form),
+    models.length === 1 && h("p", { class: "hint" }, t("compare.one")),
+    h("div", { class: "halves versus" }, sides.map(({ work, result }, side) => h("section", { class: "card" }, titles[side], work.line, result))));
+  showForm(params);
+  return () => { soon.cancel(); sides.forEach(({ work }) => work.stop()); };
+}
+
+function fillInputs(given, changed) {
+  const example = t("fill.example");
+  const text = h("textarea", { rows: 2, maxlength: 5000, spellcheck: false, value: given.get("text") ?? example });
+  const words = sentence((chosen) => { words.show(text.value, chosen); changed(); });
+  const hidden = given.get("hidden") ?? (text.value === example ? t("fill.example.hidden") : "");
+  words.show(text.value, hidden.split(",").filter(Boolean).map(Number));
+  text.addEventListener("input", () => { words.show(text.value, words.keepMasks(text.value)); changed(); });
+  const box = h("div", { class: "stack" }, field(t("fill.text"), text, t("fill.hint")), words.box);
+  const values = () => ({ text: text.value, hidden: [...words.chosen].join(",") });
+  return { box, values, complete: () => words.words.length > 0 };
+}
+
+/** The candidates of each hidden word, and how likely the whole sentence is. */
+async function fillAndScore(model, _, { text, hidden }, signal) {
+  const words = splitWords(text);
+  const chosen = new Set(hidden.split(",").filter(Boolean).map(Number));
+  const { masked } = hide(text, words, chosen, model.mask_token);
+  const hasMask = words.some((word) => word.mask);
+  const columns = hasMask || chosen.size ? await askCandidates(model, masked, COUNT, signal) : [];
+  const score = hasMask ? null : (await post("/score", { model: model.name, inputs: [text] }, signal))[0];
+  return h("div", { class: "stack" },
+    columns.map((list, gap) => candidateColumn(columns.length > 1 ? t("fill.gap", { number: gap + 1 }) : t("fill.candidates"), list)),
+    score && likelihood(text, score));
+}
+
+/** The sentence tinted by how surprising each token is. */
+function likelihood(text, score) {
+  const slice = slicer(text);
+  let last = 0;
+  const parts = score.tokens.flatMap(({ start, end, log_probability: likely }) => {
+    const gap = slice(last, start);
+    last = Math.max(last, end);
+    return [gap, h("span", { class: "surprise", title: decimal(likely), vars: { "--against": Math.min(-likely / 12, 1) } }, slice(start, end))];
+  });
+  return h("div", {}, h("h3", {}, t("compare.likely")),
+    h("p", { class: "passage" }, parts, slice(last)),
+    h("p", { class: "small soft" }, t("compare.perplexity", { value: number(score.pseudo_perplexity, 3) })));
+}

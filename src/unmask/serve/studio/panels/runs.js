@@ -1,0 +1,109 @@
+// Runs: the curves of a training run, live while it trains.
+
+import { get } from "../api.js";
+import { curves } from "../curves.js";
+import { field, fill, h, select } from "../dom.js";
+import { compact, number, t } from "../i18n.js";
+import { emptyCard } from "../models.js";
+import { status } from "../status.js";
+
+const PAUSE = 2000; // milliseconds between two looks
+const ASIDE = ["step", "epoch", "tokens", "seconds", "seed", "best", "skipped"]; // not curves
+const SHARES = ["accuracy", "scores", "mfu", "fill", "guess"];
+const FIRST = ["loss", "accuracy", "scores", "parts", "lr", "grad_norm", "tokens_per_s"];
+
+export function mount(root, { info, params, save, announce }) {
+  if (!info.runs) return void fill(root, emptyCard(t("runs.off")));
+  const work = status("runs.busy");
+  const list = h("div");
+  const facts = h("p", { class: "soft run-facts" });
+  const charts = h("div", { class: "charts" });
+  let chosen = params.get("run");
+  let records = [];
+  let timer = 0;
+
+  async function start() {
+    const runs = await work.run((signal) => get("/runs", signal));
+    if (!runs) return;
+    if (!runs.length) return void fill(charts, h("p", { class: "soft" }, t("runs.none")));
+    if (!runs.some(({ name }) => name === chosen)) chosen = newest(runs).name;
+    const names = runs.map(({ name, done }) => [name, t(done ? "runs.done" : "runs.going", { name })]);
+    fill(list, field(t("runs.run"), select(names, chosen, open)));
+    open(chosen);
+  }
+
+  function open(name) {
+    clearTimeout(timer);
+    chosen = name;
+    records = [];
+    save({ run: name });
+    fill(charts);
+    look(true);
+  }
+
+  async function look(first = false) {
+    const after = records.at(-1)?.step ?? -1;
+    const ask = (signal) => get(`/runs/${encodeURIComponent(chosen)}?after=${after}`, signal);
+    // later looks are silent: a line that comes and goes every two seconds says nothing
+    const answer = first ? await work.run(ask) : await ask(leaving.signal).catch(() => null);
+    if (leaving.signal.aborted) return;
+    if (answer?.name === chosen) show(answer, first);
+    if (!answer?.done) timer = setTimeout(look, PAUSE);
+  }
+
+  function show({ records: fresh, done }, first) {
+    records = records.concat(fresh);
+    if (!fresh.length && !first && !done) return;
+    const last = records.at(-1);
+    facts.textContent = last ? t(done ? "runs.facts.done" : "runs.facts", { step: number(last.step, 8), tokens: compact(last.tokens ?? 0), minutes: number((last.seconds ?? 0) / 60, 2) }) : t("runs.empty");
+    fill(charts, chartsOf(records));
+    const option = list.querySelector("option:checked");
+    if (option) option.textContent = t(done ? "runs.done" : "runs.going", { name: chosen });
+    if (first) announce(facts.textContent);
+  }
+
+  const leaving = new AbortController();
+  fill(root, h("div", { class: "card" }, h("div", { class: "pair-of-fields" }, list, facts)), work.line, charts);
+  start();
+  return () => { clearTimeout(timer); leaving.abort(); work.stop(); };
+}
+
+const newest = (runs) => runs.reduce((best, run) => (run.updated > best.updated ? run : best));
+
+/** A chart for each thing measured, with a curve for each split; means of one objective are not shown twice. */
+function chartsOf(records) {
+  const found = new Map();
+  for (const record of records) {
+    if (record.split === "cloze") continue;
+    for (const [path, value] of numbersOf(record)) {
+      const series = found.get(path) ?? found.set(path, new Map()).get(path);
+      const points = series.get(record.split) ?? series.set(record.split, []).get(record.split);
+      points.push([record.step, value]);
+    }
+  }
+  const parts = [...found.keys()].filter((path) => path.startsWith("parts."));
+  if (parts.length === 1) found.delete(parts[0]);
+  const rank = (path) => (FIRST.indexOf(path.split(".")[0]) + FIRST.length + 1) % (FIRST.length + 1);
+  return [...found].sort(([a], [b]) => rank(a) - rank(b)).map(([path, series]) =>
+    curves(title(path), [...series].map(([split, points]) => ({ name: splitName(split), points })), SHARES.includes(path.split(".")[0])));
+}
+
+/** The numbers of a record with their paths, one level deep. */
+function numbersOf(record) {
+  const inner = (key, value) => Object.entries(value).map(([name, one]) => [`${key}.${name}`, one]);
+  return Object.entries(record)
+    .filter(([key]) => !ASIDE.includes(key))
+    .flatMap(([key, value]) => (value && typeof value === "object" && !Array.isArray(value) ? inner(key, value) : [[key, value]]))
+    .filter(([, value]) => typeof value === "number");
+}
+
+const KNOWN = ["loss", "lr", "grad_norm", "tokens_per_s", "mfu", "fill", "guess"];
+const GROUPS = ["accuracy", "parts", "scores"];
+
+function title(path) {
+  const [group, name] = path.split(".");
+  if (KNOWN.includes(path)) return t(`runs.${path}`);
+  return GROUPS.includes(group) ? t(`runs.of.${group}`, { name }) : path;
+}
+
+const splitName = (split) => (["train", "valid"].includes(split) ? t(`runs.${split}`) : split);
