@@ -171,3 +171,17 @@ class WordsBody(Body):
         list[str], Field(min_length=2, max_length=2, examples=[["The river rose.", "O rio subiu."]])
     ]
     layer: int | None = None
+
+
+class AttentionBody(Body):
+    """A text to look into."""
+
+    inputs: Annotated[str, Field(examples=["The river rose."])]
+
+
+class AttributionBody(Body):
+    """A text with masks: which of them (from 0), and the word asked about, by default the likeliest."""
+
+    inputs: Annotated[str, Field(examples=["The [MASK] rose."])]
+    mask: Annotated[int, Field(ge=0)] = 0
+    target: str | None = None

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from unmask.analyse.attention import AttentionMaps, read_attention
+from unmask.analyse.attribution import Attribution, attribute
 from unmask.predict import Answer, Answerer, Classifier, MaskedLM, Score, Tagger
 from unmask.predict.predictor import Layer
 from unmask.predict.tasks import Prepared
@@ -98,3 +100,15 @@ def answer(served: Served, questions: list[tuple[str, str]]) -> list[Answer]:
     answerer = served.predictor
     assert isinstance(answerer, Answerer)
     return answerer.answer_all([each[0] for each in questions], [each[1] for each in questions])
+
+
+def attention(served: Served, texts: list[str]) -> list[AttentionMaps]:
+    """What every head looks at in each text."""
+    return [read_attention(served.predictor, text) for text in texts]
+
+
+def attribution(served: Served, asked: list[tuple[str, int, str | None]]) -> list[Attribution]:
+    """What decided the word at a mask of each text."""
+    lm = served.predictor
+    assert isinstance(lm, MaskedLM)
+    return [attribute(lm, text, mask, target) for text, mask, target in asked]

@@ -1,16 +1,19 @@
-"""What a model sees in a text: likelihood, words compared."""
+"""What a model sees in a text: likelihood, words compared, attention, what decided a word."""
 
+import base64
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from fastapi import APIRouter, Response
 
+from unmask.analyse.attention import AttentionMaps
 from unmask.predict import Score
 from unmask.predict.inputs import as_list
 from unmask.serve import work
-from unmask.serve.bodies import ScoreBody, WordsBody
-from unmask.serve.errors import invalid
-from unmask.serve.models import EMBED, Served, can_score
+from unmask.serve.bodies import AttentionBody, AttributionBody, ScoreBody, WordsBody
+from unmask.serve.errors import invalid, too_large
+from unmask.serve.models import EMBED, FILL, Served, can_score
 from unmask.serve.routes import answer, documented
 from unmask.serve.site import Site
 from unmask.serve.tasks import embedded, shaped
@@ -20,9 +23,18 @@ _SCORED = {"log_probability": -9.1, "pseudo_perplexity": 6.2, "tokens": [
 _COMPARED = {"words": [[{"text": "river", "start": 4, "end": 9}], [{"text": "rio", "start": 2, "end": 5}]],
              "similarity": [[0.7]], "sentence": 0.8}  # fmt: skip
 
+_ATTENTION = {"tokens": [{"text": "river", "start": 4, "end": 9, "special": False}], "layers": 1, "heads": 1,
+              "weights": "ADw=", "summary": [[{"entropy": 0.0}]], "rollout": [[1.0]]}  # fmt: skip
+_ATTRIBUTED = {"target": "river", "probability": 0.4, "completeness_error": 0.001,
+               "tokens": [{"text": "rose", "start": 11, "end": 15, "score": 1.2}]}  # fmt: skip
+_WEIGHTS = 1 << 24
+"""Attention weights in one answer: 45 MB in base64."""
+_STEPS = 128
+"""Passes through a text that an attribution takes, roughly."""
+
 
 def routes(site: Site) -> APIRouter:
-    """`/score`, `/words`."""
+    """`/score`, `/words`, `/attention`, `/attribution`."""
     router = APIRouter(tags=["analysis"])
 
     @router.post("/score", responses=documented([_SCORED]))
@@ -48,6 +60,28 @@ def routes(site: Site) -> APIRouter:
         places = await site.read(sum(map(len, body.inputs)), _places, served, body.inputs)
         return answer({"words": places, "similarity": ours @ theirs.T, "sentence": float(first @ second)})
 
+    @router.post("/attention", responses=documented(_ATTENTION))
+    async def attention(body: AttentionBody) -> Response:
+        """Weights of every head (float16 in base64: layers, heads, tokens, tokens), their habits, rollout."""
+        served = site.model(body.model, lambda model: not model.onnx, "attention")
+        (length,) = await site.fitting(served, [body.inputs])
+        config = served.predictor.config
+        if config.layers * config.heads * length**2 > _WEIGHTS:
+            raise too_large(f"a text of {length} tokens has too many attention weights to send: shorten it")
+        (maps,) = await site.compute(served, work.attention, [body.inputs], [length])
+        return answer(_maps(maps))
+
+    @router.post("/attribution", responses=documented(_ATTRIBUTED))
+    async def attribution(body: AttributionBody) -> Response:
+        """How much each word raised or lowered the log-probability of a word at a mask."""
+        served = site.for_task(body.model, FILL)
+        (length,) = await site.fitting(served, [body.inputs])
+        asked = (body.inputs, body.mask, body.target)
+        (found,) = await site.compute(served, work.attribution, [asked], [_STEPS * length])
+        names = ("target", "probability", "completeness_error")
+        parts = {"tokens": [asdict(t) for t in found.tokens], "words": [asdict(w) for w in found.words]}
+        return answer({name: getattr(found, name) for name in names} | parts)
+
     return router
 
 
@@ -59,6 +93,25 @@ def layer_of(served: Served, layer: int | None) -> int:
     if served.onnx or not 0 <= layer <= depth:
         raise invalid(f"layer: {served.name} has {'its last layer only' if served.onnx else f'0 to {depth}'}")
     return layer
+
+
+def _maps(maps: AttentionMaps) -> dict[str, Any]:
+    layers, heads = maps.weights.shape[:2]
+    packed = base64.b64encode(maps.weights.astype("<f2").tobytes()).decode()
+    shared = ("entropy", "distance", "previous", "next", "first", "separator")
+    return {
+        "tokens": [
+            {"text": t.text, "start": t.start, "end": t.end, "special": t.special} for t in maps.tokens
+        ],
+        "layers": layers,
+        "heads": heads,
+        "weights": packed,
+        "summary": [
+            [{name: getattr(head, name) for name in shared} | {"self": head.itself} for head in block]
+            for block in maps.heads
+        ],
+        "rollout": maps.rollout,
+    }
 
 
 def _scored(score: Score) -> dict[str, Any]:
