@@ -155,10 +155,14 @@ def _share(folder: str, source: Source, settings: EmbedSettings, column: str, pa
 def _plan(
     model: Predictor, source: Source, settings: EmbedSettings, column: str, fit: Method | None
 ) -> dict[str, Any]:
-    """Everything the result depends on."""
+    """Everything the parts depend on."""
     state = source.state()
     given = {"source": source.name, "state": state and list(state), "column": column}
-    return given | settings.facts(model) | {"device": model.device.type, "fit": fit}
+    return (
+        given
+        | settings.facts(model)
+        | {"chunk": list(settings.chunk), "device": model.device.type, "fit": fit}
+    )
 
 
 def _pool(model: Predictor, settings: EmbedSettings) -> Any:

@@ -45,6 +45,12 @@ class EmbedSettings:
     truncate: bool | None = None
     standardise: Standardiser | None = None
 
+    @property
+    def chunk(self) -> tuple[int, int]:
+        """Texts and characters at which a part is full."""
+        rows = (self.level != "sentence") + (self.layer == "all")
+        return CHUNK_TEXTS, CHUNK_CHARS // _PER_ROW**rows
+
     def embed(self, model: Predictor, texts: str | Sequence[str]) -> Any:
         """The vectors of some texts."""
         return model.embed(
@@ -191,14 +197,13 @@ def make_parts(
 
 
 def _chunks(texts: Iterable[Placed], settings: EmbedSettings) -> Iterator[list[Placed]]:
-    size = CHUNK_CHARS // (1 if settings.level == "sentence" else _PER_ROW)
-    size //= _PER_ROW if settings.layer == "all" else 1
+    most, size = settings.chunk
     chunk: list[Placed] = []
     chars = 0
     for placed in texts:
         chunk.append(placed)
         chars += len(placed[1])
-        if chars >= size or len(chunk) >= CHUNK_TEXTS:
+        if chars >= size or len(chunk) >= most:
             yield chunk
             chunk, chars = [], 0
     if chunk:
