@@ -43,6 +43,8 @@ def test_a_model_without_the_head_is_fine_tuned(folder: Path, write: Write, tmp_
     assert result.scores["accuracy"].value == 1  # one word says it all
     gold, predicted = ([item[key] for item in items] for key in ("gold", "predicted"))
     assert result.main.value == pytest.approx(matthews_corrcoef(gold, predicted))
+    (few,) = evaluate(str(suite), folder, tmp_path / "few", card=False, sample=8)
+    assert few.details["learned from"] <= 8
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "results.json", "mine.json", "mine.items.jsonl", "report.html"
     }  # fmt: skip

@@ -102,6 +102,9 @@ def test_facts(folder: Path, write: Write, tmp_path: Path, lm: MaskedLM) -> None
     assert result.scores["MRR"].value == pytest.approx(np.mean([1 / rank for rank in known]))
     assert result.scores["P@10"].value == pytest.approx(np.mean([rank <= 10 for rank in known]))
     assert items[3]["open"] == 0
+    evaluate(str(suite), folder, tmp_path / "few", card=False, sample=1)
+    (one,) = read_items(tmp_path / "few", "mine")
+    assert one in items  # it was chosen among the answers of all
     assert list(result.details.values()) == [
         1,
         sum(not item["open"] for item in items),
@@ -154,6 +157,8 @@ def test_word_in_context(folder: Path, write: Write, tmp_path: Path) -> None:
     assert result.main.value == 1
     assert len(result.details["layers"]) == 3
     assert set(result.groups["part of speech"]) == {"N", "V"}
+    (few,) = evaluate(str(suite), folder, tmp_path / "few", card=False, sample=4)
+    assert (few.main.items, few.main.value) == (4, 1)
     (tmp_path / "dev.data.txt").write_text(data.replace("1-3", "1-30"), "utf-8")
     with pytest.raises(InputError, match=r"dev.data.txt, line 11: write lemma"):
         evaluate(str(suite), folder, tmp_path / "out2")
@@ -200,6 +205,7 @@ def test_contrast_by_cloze(folder: Path, write: Write, tmp_path: Path, lm: Maske
     assert [item["contrast"] for item in items] == [not sunny[1], not sunny[3]]
     assert result.main.value == np.mean([item["original"] and item["contrast"] for item in items])
     assert set(result.groups["task"]) == {"sentiment", "entailment"}
+    assert evaluate(str(suite), folder, tmp_path / "few", card=False, sample=1)[0].main.items == 1
 
 
 def test_a_word_that_cannot_be_written_is_told(folder: Path, write: Write, tmp_path: Path) -> None:
@@ -250,6 +256,7 @@ def test_probe(folder: Path, write: Write, tmp_path: Path) -> None:
     )
     assert [row["layer"] for row in result.details["layers"]] == [0, 1, 2]
     assert result.main.items == 15
+    assert evaluate(str(suite), folder, tmp_path / "few", card=False, sample=9)[0].main.items == 9
     assert "by layer" in (tmp_path / "out" / "report.html").read_text("utf-8")
 
 

@@ -157,6 +157,55 @@ def test_what_was_read_is_told(folder: Path, pair_suite: Path, tmp_path: Path) -
     assert "files: 1" in page
 
 
+def test_a_sample_is_the_same_and_says_so(model: Path, pair_suite: Path, tmp_path: Path) -> None:
+    (whole,) = evaluate(str(pair_suite), model, tmp_path / "whole", card=False)
+    (few,) = evaluate(str(pair_suite), model, tmp_path / "few", sample=2)
+    assert (whole.main.items, few.main.items) == (5, 2)
+    items = {item["id"]: item for item in read_items(tmp_path / "whole", "mine")}
+    kept = read_items(tmp_path / "few", "mine")
+    assert all(items[item["id"]] == item for item in kept)
+    evaluate(str(pair_suite), model, tmp_path / "more", sample=3, card=False)
+    assert {item["id"] for item in kept} < {item["id"] for item in read_items(tmp_path / "more", "mine")}
+    assert few.details["sample"] == 2
+    note = "mine: a sample of at most 2 items (--sample), not the whole suite"
+    assert note in (tmp_path / "few" / "report.html").read_text("utf-8")
+    assert f"- {note}\n" in (model / "README.md").read_text("utf-8")
+    with pytest.raises(InputError, match="not measured on the same items"):
+        differences(tmp_path / "whole", tmp_path / "few")
+    places = ["-m", str(model), "-o", str(tmp_path / "few")]
+    shown = CliRunner().invoke(app, ["evaluate", str(pair_suite), "-q", "--sample", "2", "--json", *places])
+    assert json.loads(shown.stdout)["notes"] == [note]
+    evaluate(str(pair_suite), model, tmp_path / "all")  # its note goes with the sample
+    assert "--sample" not in (model / "README.md").read_text("utf-8")
+
+
+def test_every_kind_takes_a_sample(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "novel.txt").write_text("O barco voltou.\n\nA chuva caiu.\n\nO sol secou as redes.", "utf-8")
+    asked = ["bias-pt", "facts-pt", "minimal-pairs-pt", str(tmp_path / "novel.txt")]
+    for result in evaluate(asked, folder, tmp_path / "out", card=False, sample=2):
+        assert result.main.items == len(read_items(tmp_path / "out", result.suite)) == 2
+
+
+def test_unknown_tokens_are_told_wherever_the_scores_are(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "novel.txt").write_text("O barco ☂ ☃ ☀.", "utf-8")
+    asked = [
+        "evaluate",
+        str(tmp_path / "novel.txt"),
+        "-q",
+        "--json",
+        "-m",
+        str(model),
+        "-o",
+        str(tmp_path / "out"),
+    ]
+    (note,) = json.loads(CliRunner().invoke(app, asked).stdout)["notes"]
+    assert "of the tokens are unknown to the vocabulary" in note
+    (tmp_path / "other.txt").write_text("O barco voltou.", "utf-8")
+    evaluate(str(tmp_path / "other.txt"), model, tmp_path / "out")
+    card = (model / "README.md").read_text("utf-8")
+    assert card.count(f"- {note}\n") == 1  # the notes of other suites are kept
+
+
 def test_commands(folder: Path, other_folder: Path, pair_suite: Path, tmp_path: Path) -> None:
     runner = CliRunner()
 

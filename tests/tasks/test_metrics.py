@@ -88,3 +88,8 @@ def test_calibration() -> None:
     found = metrics.calibration(np.array([1.0, 0.0]), np.array([False, False]))
     assert found.error == pytest.approx(0.5)
     assert [count for _, _, count in found.bins] == [1, 1]
+
+
+def test_one_example_has_no_correlation() -> None:
+    assert metrics.regression([2.0], [3.0]) == {"spearman": 0.0, "pearson": 0.0, "mae": 1.0}
+    assert metrics.classification(["a"], ["a"], ["a", "b"])["matthews"] == 0

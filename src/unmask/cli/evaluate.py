@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 _EXAMPLES = """
     unmask evaluate blimp wic --model model/ -o scores/ --data ../shared/data
 
+    unmask evaluate glue portuguese --model model/ -o quick/ --sample 100
+
     unmask evaluate mine.toml novel.txt --model model/ -o scores/ --compare other-scores/
 """
 _COMPARE_EXAMPLES = """
@@ -66,6 +68,13 @@ def evaluate(
         typer.Option("--compare", metavar="DIR", help="Results of another model.", show_default=False),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Every random choice follows from it.")] = 0,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="A quick look: at most N items of each suite, by a hash of their text.",
+            show_default=False,
+        ),
+    ] = None,
     card: Annotated[bool, typer.Option(help="Write the scores into the model's README.md.")] = True,
     _: Annotated[
         bool, typer.Option("--list", callback=_list, is_eager=True, help="Show our suites and stop.")
@@ -78,15 +87,14 @@ def evaluate(
     from unmask.evaluation import evaluate as run
     from unmask.evaluation.show import SCORES, notes, score_rows
 
-    found = run(suites, model, out, data, card, seed, progress(quiet))
+    found = run(suites, model, out, data, card, seed, sample, progress(quiet))
     compared = differences(out, against, [result.suite for result in found], seed) if against else None
     if json_:
         scores = {
             result.suite: {name: asdict(score) for name, score in result.scores.items()} for result in found
         }
-        print_json(
-            {"scores": scores} if compared is None else {"scores": scores, "differences": _plain(compared)}
-        )
+        told = {} if compared is None else {"differences": _plain(compared)}
+        print_json({"scores": scores, "notes": notes(found)} | told)
         return
     print_table(SCORES, score_rows(found))
     for note in notes(found):

@@ -1,20 +1,22 @@
 """What every kind of suite is given, and how it reads its rows."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from unmask.errors import InputError, ModelError
 from unmask.evaluation.suites import Found
 from unmask.predict import MaskedLM, load
 from unmask.predict.predictor import Predictor
 from unmask.progress import SILENT, Progress
+from unmask.text import text_hash
 from unmask.text.sources import Source
 from unmask.text.tables import read_table
 
 _LONGEST_LINE = 1 << 24
+AnyItem = TypeVar("AnyItem")
 
 
 class Subject:
@@ -50,7 +52,16 @@ class Context:
     out: Path
     """The folder of the results."""
     seed: int = 0
+    sample: int | None = None
+    """At most so many items of each part, to learn from and to score on; None: all."""
     progress: Progress = SILENT
+
+    def some(self, items: Sequence[AnyItem], text: Callable[[AnyItem], str] = repr) -> list[AnyItem]:
+        """The sample of some items: those whose texts have the lowest hashes, in their order."""
+        if self.sample is None:
+            return list(items)
+        numbers = sorted(range(len(items)), key=lambda number: text_hash(text(items[number])))
+        return [items[number] for number in sorted(numbers[: self.sample])]
 
 
 def rows(path: Path, *columns: str) -> Iterator[dict[str, Any]]:

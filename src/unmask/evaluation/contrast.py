@@ -21,11 +21,15 @@ Row = Mapping[str, Any]
 
 def contrast(context: Context, suite: ContrastSuite) -> Outcome:
     """Accuracy on the texts, on their edits, and the share of which both are right."""
+    named = [
+        (f"{path.stem}/{number}", row)
+        for pattern in suite.files
+        for path in context.found.paths(pattern)
+        for number, row in enumerate(rows(path, *_COLUMNS))
+    ]
     tasks: dict[str, list[tuple[str, Row]]] = {}
-    for pattern in suite.files:
-        for path in context.found.paths(pattern):
-            for number, found in enumerate(rows(path, *_COLUMNS)):
-                tasks.setdefault(str(found["task"]), []).append((f"{path.stem}/{number}", found))
+    for name, found in context.some(named):
+        tasks.setdefault(str(found["task"]), []).append((name, found))
     items, left_out = [], {}
     for task, members in tasks.items():
         given = [row for _, row in members]

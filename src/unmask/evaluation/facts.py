@@ -37,13 +37,17 @@ def facts(context: Context, suite: FactsSuite) -> Outcome:
     """The answer's rank among the answers of its relation, and among all words if it is a single piece."""
     lm = context.subject.language_model
     relations: dict[str, list[Fact]] = {}
-    for fact in read_facts(context, suite):
+    choices: dict[str, set[str]] = {}
+    found = read_facts(context, suite)
+    for fact in found:  # of a sample too, the answer is chosen among those of the whole relation
+        choices.setdefault(fact.relation, set()).add(fact.answer)
+    for fact in context.some(found):
         relations.setdefault(fact.relation, []).append(fact)
     items: list[dict[str, Any]] = []
     several = False
     with context.progress.stage(context.found.name, len(relations), "relations") as stage:
-        for members in relations.values():
-            answers = sorted({fact.answer for fact in members})
+        for relation, members in relations.items():
+            answers = sorted(choices[relation])
             width = min(len(fact.prompts) for fact in members)
             several |= width > 1
             votes, ranks = [], []

@@ -9,7 +9,7 @@ import numpy as np
 
 from unmask.errors import ModelError
 from unmask.evaluation.context import Context
-from unmask.evaluation.results import Measure, Outcome
+from unmask.evaluation.results import HEAD, Measure, Outcome
 from unmask.evaluation.suites import FinetuneSuite
 from unmask.predict import Answerer, Classifier, Tagger, load
 from unmask.predict.predictor import Predictor
@@ -20,8 +20,6 @@ from unmask.tasks.finetune import finetune, split_examples
 from unmask.tasks.metrics import answer_f1, exact_match, has_spans
 from unmask.tasks.read import read_examples
 
-HEAD = "head"
-"""The detail that says which head was scored."""
 _HELD_BACK = 0.1
 _CLASSES = {
     "accuracy": Measure("accuracy", "mean", ("correct",)),
@@ -44,8 +42,10 @@ def finetuned(context: Context, suite: FinetuneSuite) -> Outcome:
         train, judged = split_examples(train, _HELD_BACK)
     else:
         judged = list(read_examples(suite.task, context.found.path(suite.dev), columns))
-    train = _some(train, suite.examples, context.seed)
-    judged = _some(judged, suite.scored, context.seed)
+    train, judged = (
+        context.some(_some(examples, limit, context.seed), lambda example: repr(replace(example, place="")))
+        for examples, limit in ((train, suite.examples), (judged, suite.scored))
+    )
     model = context.subject.predictor
     if fits(model, suite, judged, mark):
         head = _described(model, suite)

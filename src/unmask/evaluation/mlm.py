@@ -35,7 +35,8 @@ _HIDDEN = (
 def mlm(context: Context, suite: MlmSuite) -> Outcome:
     """Every token's surprise given all the others; and of tokens hidden together, loss and accuracy."""
     paths = [str(path) for pattern in suite.files for path in context.found.paths(pattern)]
-    texts = _spread([text for path in paths for text in passages(path, suite)], suite.limit)
+    found = [text for path in paths for text in passages(path, suite)]
+    texts = context.some(_spread(found, suite.limit))
     if not texts:
         raise InputError(f"{context.found.name}: no passage to score in {', '.join(paths)}")
     lm = context.subject.language_model

@@ -13,12 +13,13 @@ from unmask.predict import Score
 
 def minimal_pairs(context: Context, suite: PairsSuite) -> Outcome:
     """How often the good sentence is likelier; ties count as half."""
-    asked = [
+    found = [
         (path.stem, number, row)
         for pattern in suite.files
         for path in context.found.paths(pattern)
         for number, row in enumerate(rows(path, suite.good, suite.bad))
     ]
+    asked = context.some(found)
     texts = [str(row[column]) for column in (suite.good, suite.bad) for *_, row in asked]
     scored = context.subject.language_model.score(texts, suite.method, progress=context.progress)
     margins = [
@@ -37,12 +38,13 @@ def minimal_pairs(context: Context, suite: PairsSuite) -> Outcome:
 def bias(context: Context, suite: BiasSuite) -> Outcome:
     """How often the stereotype is likelier, by the tokens both sentences share, as CrowS-Pairs scores."""
     columns = (suite.stereotype, suite.antistereotype, suite.category)
-    asked = [
+    found = [
         (f"{path.stem}/{number}", row)
         for pattern in suite.files
         for path in context.found.paths(pattern)
         for number, row in enumerate(rows(path, *columns))
     ]
+    asked = context.some(found)
     texts = [str(row[column]) for column in columns[:2] for _, row in asked]
     scored = context.subject.language_model.score(texts, "token", progress=context.progress)
     items = []

@@ -26,8 +26,10 @@ def probe(context: Context, suite: ProbeSuite) -> Outcome:
     """The layer is chosen on a tenth of the training words; scores are per sentence of the other part."""
     if suite.dev is None:
         raise InputError(f"{context.found.name}: a probe needs a file to score on (dev)")
-    learn = _first_words(context.found.path(suite.train), suite.words)
-    judged = _first_words(context.found.path(suite.dev), suite.words)
+    learn, judged = (
+        context.some(_first_words(context.found.path(part), suite.words), lambda one: " ".join(one.words))
+        for part in (suite.train, suite.dev)
+    )
     cut = max(1, len(learn) // 10)
     model = context.subject.predictor
     train, held_back, test = (

@@ -20,6 +20,10 @@ from unmask.files import write_atomic, write_json
 RESULTS = "results.json"
 UNKNOWN_SHARE = "share of unknown tokens"
 """The detail by which scores on text are qualified."""
+SAMPLE = "sample"
+"""The detail that says of how many items at most a sample was scored; none: all."""
+HEAD = "head"
+"""The detail that says which head was scored."""
 Item = Mapping[str, Any]
 Differences = dict[str, dict[str, Difference]]
 """Suite -> measure -> how two models differ."""

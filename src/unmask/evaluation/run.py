@@ -17,7 +17,7 @@ from unmask.evaluation.finetuned import finetuned
 from unmask.evaluation.mlm import mlm
 from unmask.evaluation.pairs import bias, minimal_pairs
 from unmask.evaluation.probe import probe
-from unmask.evaluation.results import RESULTS, Outcome, Result
+from unmask.evaluation.results import RESULTS, SAMPLE, Outcome, Result
 from unmask.evaluation.show import count, update_card, write_report
 from unmask.evaluation.suites import data_folder, find_suites
 from unmask.evaluation.wic import wic
@@ -38,12 +38,14 @@ def evaluate(
     data: str | Path | None = None,
     card: bool = True,
     seed: int = 0,
+    sample: int | None = None,
     progress: Progress = SILENT,
 ) -> list[Result]:
     """Score a model folder; results, items and a page go to `out`, the scores also into the folder's card.
 
     `suites` are names of ours (`unmask evaluate --list`), TOML files, or text files. Results that `out` holds
-    already, of the same model, suite and data, are not computed again.
+    already, of the same model, suite and data, are not computed again. `sample` items of each suite, by a
+    hash of their text, are a quick look: the result says so, and is compared with no other.
     """
     asked = [suites] if isinstance(suites, str) else list(suites)
     found = find_suites(asked, data_folder(None if data is None else Path(data)))
@@ -55,8 +57,9 @@ def evaluate(
     done = []
     for one in found:
         asks = one.suite.model_dump_json(exclude={"about", "source", "licence"})
+        asks += "" if sample is None else f" sample {sample}"
         material = digest(asks, str(seed), *map(file_digest, inputs[one.name]))
-        context = Context(one, subject, out, seed, progress)
+        context = Context(one, subject, out, seed, sample, progress)
         done.append(_run(context, fingerprint, material, len(inputs[one.name])))
         _finish(out, folder, fingerprint)
     if card and Path(model).is_dir():
@@ -75,10 +78,12 @@ def _run(context: Context, fingerprint: str, material: str, files: int) -> Resul
     outcome = KINDS[found.suite.kind](context, found.suite)
     progress.say(f"{found.name}: {count(len(outcome.items), 'item')} of {count(files, 'file')}")
     scores, groups = results.summarise(outcome, context.seed)
-    suite = found.suite
+    suite, details = found.suite, {"files": files, **outcome.details}
+    if context.sample is not None:
+        details[SAMPLE] = context.sample
     result = Result(
         found.name, suite.kind, suite.about, suite.source, suite.licence, mark, material,
-        time.monotonic() - start, outcome.measures, scores, groups, {"files": files, **outcome.details},
+        time.monotonic() - start, outcome.measures, scores, groups, details,
     )  # fmt: skip
     return results.save(context.out, result, outcome.items)
 

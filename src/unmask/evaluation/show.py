@@ -1,11 +1,12 @@
 """Scores for people: rows of a table, a page, and the section of a model's card."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from unmask.charts import Chart, bars, lines
-from unmask.evaluation.results import UNKNOWN_SHARE, Differences, Result
+from unmask.evaluation.results import HEAD, SAMPLE, UNKNOWN_SHARE, Differences, Result
 from unmask.evaluation.statistics import Difference, Estimate
 from unmask.files import write_atomic
 from unmask.report import Heading, Part, Table, write_page
@@ -15,6 +16,7 @@ DIFFERENCES = ("suite", "measure", "first", "second", "difference", "95 % interv
 _BEGIN = "<!-- scores by unmask evaluate: begin -->"
 _END = "<!-- scores by unmask evaluate: end -->"
 _ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \|.*\|$")
+_NOTE = re.compile(r"^- ([^:]+): ")
 _BARS = 20
 """A chart of more groups than this would not be read."""
 _MANY_UNKNOWN = 0.001
@@ -30,13 +32,19 @@ def score_rows(found: Sequence[Result]) -> list[tuple[str, ...]]:
 
 
 def notes(found: Sequence[Result]) -> list[str]:
-    """What has to be known to read the scores: unknown tokens are easy to guess and stand for many bytes."""
-    shares = {result.suite: result.details.get(UNKNOWN_SHARE, 0) for result in found}
-    return [
-        f"{suite}: {share:.1%} of the tokens are unknown to the vocabulary, which flatters these scores"
-        for suite, share in shares.items()
-        if share > _MANY_UNKNOWN
-    ]
+    """What has to be known to read the scores, each line with the suite before it."""
+    return [f"{result.suite}: {note}" for result in found for note in _notes(result.details)]
+
+
+def _notes(details: Mapping[str, Any]) -> Iterator[str]:
+    if many := details.get(SAMPLE):
+        yield f"a sample of at most {many:,} items (--sample), not the whole suite"
+    if (share := details.get(UNKNOWN_SHARE, 0)) > _MANY_UNKNOWN:  # easy to guess, and many bytes each
+        yield f"{share:.1%} of the tokens are unknown to the vocabulary, which flatters these scores"
+    if HEAD in details and "learned from" not in details:
+        yield f"scored with {details[HEAD]}"
+    for task, reason in details.get("tasks left out", {}).items():
+        yield f"{task} is left out: {reason}"
 
 
 def difference_rows(found: Differences) -> list[tuple[str, ...]]:
@@ -113,7 +121,7 @@ def _layers(result: Result) -> list[Chart]:
 
 
 def update_card(folder: Path, found: Sequence[Result]) -> None:
-    """Put the scores into the marked section of a folder's README.md; other suites' rows there are kept."""
+    """Put scores and notes into the marked section of a folder's README.md; other suites' lines are kept."""
     path = folder / "README.md"
     text = path.read_text("utf-8") if path.is_file() else ""
     before, begins, rest = text.partition(_BEGIN)
@@ -130,7 +138,9 @@ def update_card(folder: Path, found: Sequence[Result]) -> None:
     }  # fmt: skip
     rows = [line for _, line in sorted((old | new).items(), key=lambda row: row[0][0])]
     head = [f"| {' | '.join(SCORES)} |", f"|{' --- |' * len(SCORES)}"]
-    section = "\n".join([_BEGIN, "## Scores", "", *head, *rows, "", _END])
+    kept = [line for line in inside.splitlines() if (match := _NOTE.match(line)) and match[1] not in suites]
+    told = sorted([*kept, *(f"- {note}" for note in notes(found))])
+    section = "\n".join([_BEGIN, "## Scores", "", *head, *rows, "", *told, *([""] if told else []), _END])
     if not begins:
         before = before.rstrip("\n") + "\n\n" if before else ""
         after = "\n"

@@ -67,7 +67,9 @@ def read_uses(context: Context, pattern: str) -> tuple[list[Use], Bools, list[st
                 f"{paths[0]}, line {number}: write lemma, part of speech, positions (2-5) and two sentences,"
                 " with tabs between"
             ) from None
-    return uses[0] + uses[1], np.array(gold) == "T", [line[1] for line in lines]
+    kept = context.some(range(len(lines)), lambda number: "\t".join(lines[number]))
+    chosen = [side[number] for side in uses for number in kept]
+    return chosen, np.array([gold[n] for n in kept]) == "T", [lines[n][1] for n in kept]
 
 
 def cosines(model: Predictor, uses: Sequence[Use], progress: Progress) -> Floats:

@@ -27,7 +27,8 @@ def classification(truth: Sequence[str], predicted: Sequence[str], labels: Seque
     }
     if len(labels) == 2:
         scores["f1"] = float(f1_score(truth, predicted, pos_label=labels[1], zero_division=0.0))
-        scores["matthews"] = float(matthews_corrcoef(truth, predicted))
+        varied = len({*truth, *predicted}) > 1
+        scores["matthews"] = float(matthews_corrcoef(truth, predicted)) if varied else 0.0
     return scores
 
 
@@ -43,15 +44,18 @@ def multilabel(truth: NDArray[np.bool_], predicted: NDArray[np.bool_]) -> Scores
 
 
 def regression(truth: Sequence[float], predicted: Sequence[float]) -> Scores:
-    """Spearman's and Pearson's correlation (0 where one side is constant) and the mean absolute error."""
+    """Spearman's and Pearson's correlation (0 of one number, or a constant) and the mean absolute error."""
     from scipy.stats import pearsonr, spearmanr
 
     a, b = np.asarray(truth, np.float64), np.asarray(predicted, np.float64)
+    error = {"mae": float(np.abs(a - b).mean())}
+    if len(a) < 2:
+        return {"spearman": 0.0, "pearson": 0.0} | error
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a constant side, which is counted as 0
         found = {"spearman": spearmanr(a, b).statistic, "pearson": pearsonr(a, b).statistic}
     scores = {name: float(value) if np.isfinite(value) else 0.0 for name, value in found.items()}
-    return scores | {"mae": float(np.abs(a - b).mean())}
+    return scores | error
 
 
 def tagging(truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], spans: bool) -> Scores:
