@@ -1,12 +1,24 @@
 """Suites: ours parse and say where their data come from; a user's own; what is wrong is one clear line."""
 
+from collections.abc import Container
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from pydantic import BaseModel
 
 from unmask.errors import ConfigError, InputError
 from unmask.evaluation.run import KINDS
-from unmask.evaluation.suites import FOLDER, OWN_DATA, Collection, find_suites, read_suite, suite_names
+from unmask.evaluation.suites import (
+    FOLDER,
+    OWN_DATA,
+    Collection,
+    Suite,
+    _Common,
+    find_suites,
+    read_suite,
+    suite_names,
+)
 
 
 @pytest.mark.parametrize("name", suite_names())
@@ -91,6 +103,30 @@ def test_mistakes_in_a_suite(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "own.toml").write_text(text, "utf-8")
     with pytest.raises(ConfigError, match=says):
         find_suites([str(tmp_path / "own.toml")], tmp_path)
+
+
+def table(kind: type[BaseModel], shared: Container[str]) -> str:
+    """The keys of a kind of suite, as the documentation lists them."""
+    rows = ["| key | default | meaning |", "| --- | --- | --- |"]
+    for name, field in kind.model_fields.items():
+        if name in ("kind", *shared):
+            continue
+        assert field.description, f"{kind.__name__}.{name} has no documentation"
+        plain = field.is_required() or field.default_factory or isinstance(field.default, BaseModel)
+        default = "required" if field.is_required() else "" if plain else f"`{field.default}`"
+        meaning = field.description.replace("|", "\\|")
+        rows.append(f"| `{name}` | {default.replace('`None`', 'none').lower()} | {meaning} |")
+    return "\n".join(rows)
+
+
+@pytest.mark.parametrize("kind", get_args(Suite))
+def test_every_key_is_documented(kind: type[BaseModel]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text("utf-8")
+    name = get_args(kind.model_fields["kind"].annotation)[0]
+    assert table(_Common, ()) in page
+    assert f"### `{name}`\n" in page
+    section = page.partition(f"### `{name}`\n")[2].partition("\n#")[0]
+    assert table(kind, _Common.model_fields) in section, table(kind, _Common.model_fields)
 
 
 def test_unknown_names(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 
 from unmask.analyse.probes import Words, embed_words, probe_layers
-from unmask.errors import InputError
 from unmask.evaluation.context import Context
 from unmask.evaluation.results import Measure, Outcome
 from unmask.evaluation.suites import ProbeSuite
@@ -24,8 +23,6 @@ _MEASURES = (
 
 def probe(context: Context, suite: ProbeSuite) -> Outcome:
     """The layer is chosen on a tenth of the training words; scores are per sentence of the other part."""
-    if suite.dev is None:
-        raise InputError(f"{context.found.name}: a probe needs a file to score on (dev)")
     learn, judged = (
         context.some(_first_words(context.found.path(part), suite.words), lambda one: " ".join(one.words))
         for part in (suite.train, suite.dev)

@@ -26,19 +26,12 @@ class _Common(Section):
     licence: str
     """The terms of the data."""
     own: bool = False
-    """The data are part of unmask."""
+    """The data are part of unmask; not for suites of yours."""
 
 
 class _Files(_Common):
     files: Annotated[tuple[str, ...], Field(min_length=1)]
     """Paths or globs, from the folder of the data (a suite of yours: from the folder of its file)."""
-
-
-class _TwoParts(_Common):
-    train: str
-    """The file to learn from."""
-    dev: str | None = None
-    """The file to score on; without one, a tenth of the other is held back by hash."""
 
 
 class MlmSuite(_Files):
@@ -60,10 +53,13 @@ class PairsSuite(_Files):
 
     kind: Literal["pairs"]
     good: str = "sentence_good"
+    """The column of the good sentence."""
     bad: str = "sentence_bad"
+    """The column of the bad sentence."""
     phenomenon: str | None = None
     """The column that gathers several sets (files) under one name."""
     method: Literal["word-l2r", "token"] = "word-l2r"
+    """Which tokens are hidden with one that is asked for: the later pieces of its word, or none."""
 
 
 class BiasSuite(_Files):
@@ -71,8 +67,11 @@ class BiasSuite(_Files):
 
     kind: Literal["bias"]
     stereotype: str = "stereotype"
+    """The column of the stereotyping sentence."""
     antistereotype: str = "antistereotype"
+    """The column of the other sentence."""
     category: str = "category"
+    """The column of what the stereotype is about."""
 
 
 class FactsSuite(_Files):
@@ -82,6 +81,7 @@ class FactsSuite(_Files):
     prompt: str = "prompt"
     """The column of the question with its [MASK]; with `patterns`, of the subject, [X]."""
     answer: str = "answer"
+    """The column of the answer."""
     relation: str = "relation"
     """The column of the relation; where there is none, it is the file's name."""
     patterns: str | None = None
@@ -99,6 +99,7 @@ class WicSuite(_Common):
     train: str
     """A glob that means two files, in this order: X.data.txt and X.gold.txt."""
     dev: str
+    """The same, to score on."""
 
 
 class Prompt(Section):
@@ -110,26 +111,38 @@ class Prompt(Section):
 
 
 class ContrastSuite(_Files):
-    """Small edits that flip the label: are both versions judged right?"""
+    """Small edits that flip the label: are both versions judged right?
+
+    Rows have `task`, `text`, `label`, `edited`, `edited_label` and, of pairs, `premise`.
+    """
 
     kind: Literal["contrast"]
     prompts: dict[str, Prompt]
-    """For each task, how a masked language model is asked."""
+    """For each task `text`, a prompt with {text}, {premise} and [MASK], and `words`, one for each label."""
 
 
-class ProbeSuite(_TwoParts):
+class ProbeSuite(_Common):
     """Linear probes of every layer, with control tasks."""
 
     kind: Literal["probe"]
+    train: str
+    """A file of tagged words to learn from."""
+    dev: str
+    """The file to score on."""
     words: Positive = 10_000
     """Words to learn from, and at most so many to score on."""
 
 
-class FinetuneSuite(_TwoParts):
+class FinetuneSuite(_Common):
     """Fine-tune and score; a model that already has the right head is only scored."""
 
     kind: Literal["finetune"]
+    train: str
+    """The file to learn from."""
+    dev: str | None = None
+    """The file to score on; without one, a tenth of the other is held back by hash."""
     task: Literal["classify", "pair", "regress", "tag", "qa"]
+    """As `unmask finetune` has them."""
     metric: Literal["accuracy", "matthews", "macro_f1", "pearson", "spearman"] | None = None
     """The score of classes or numbers that stands for the suite; tags and answers have their F1."""
     columns: dict[Literal["text", "pair", "label"], str] = Field(default_factory=dict)
@@ -139,7 +152,7 @@ class FinetuneSuite(_TwoParts):
     scored: Positive = 2000
     """At most so many are scored on."""
     settings: FinetuneConfig = FinetuneConfig()
-    """How it is trained."""
+    """How it is trained: those of `unmask finetune --set`."""
 
 
 class Collection(Section):
@@ -147,7 +160,9 @@ class Collection(Section):
 
     kind: Literal["collection"]
     about: str
+    """What they measure, in one line."""
     suites: tuple[str, ...]
+    """Names of ours, or TOML files beside this one."""
 
 
 Suite = MlmSuite | PairsSuite | BiasSuite | FactsSuite | WicSuite | ContrastSuite | ProbeSuite | FinetuneSuite
