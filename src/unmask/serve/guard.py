@@ -116,14 +116,13 @@ class Guard:
 
     async def _answer(self, scope: Scope, body: bytes, receive: Receive, reply: "_Reply") -> None:
         """Run the routes until they are done, the client leaves, or time is over."""
-        first = {"type": "http.request", "body": body, "more_body": False}
-        given = iter([first])
+        given = iter([{"type": "http.request", "body": body, "more_body": False}])
+        left = asyncio.ensure_future(receive())
 
         async def replay() -> MutableMapping[str, Any]:
-            return next(given, {"type": "http.disconnect"})
+            return next(given, None) or await asyncio.shield(left)
 
         work = asyncio.ensure_future(self.app(scope, replay, reply.send))
-        left = asyncio.ensure_future(receive())
         try:
             await asyncio.wait(
                 {work, left}, timeout=self.site.limits.seconds, return_when=asyncio.FIRST_COMPLETED
