@@ -28,6 +28,8 @@ PAGES = [
     "docs/models.md",
     "docs/finetuning.md",
     "docs/evaluation.md",
+    "docs/attention.md",
+    "docs/probing.md",
 ]
 SENTENCES = [
     f"{who} {did} {what} {where}."
@@ -62,6 +64,11 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [f"{sentence},{'mau' if 'esqueceu' in sentence else 'bom'}" for sentence in SENTENCES[::3]]
     pairs = [f"{a}\t{b}\t{int(a[:5] == b[:5])}" for a in SENTENCES[::9] for b in SENTENCES[::31]]
     (place / "pares.tsv").write_text("texto\ttexto2\tscore\n" + "\n".join(pairs), "utf-8")
+    tagged = [
+        f"1\t{noun}\t_\t{tag}\t_\t_\t0\troot\t_\t_\n2\t.\t_\tPUNCT\t_\t_\t1\tpunct\t_\t_\n"
+        for noun, tag in (("gato", "NOUN"), ("viu", "VERB")) * 10
+    ]
+    (place / "frases.conllu").write_text("\n".join(tagged), "utf-8")
     (place / "opinioes.csv").write_text("texto,classe\n" + "\n".join(rows), "utf-8")
     return place
 

@@ -11,6 +11,8 @@ import torch
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
+from unmask.analyse.attention import read_attention
+from unmask.analyse.attribution import attribute
 from unmask.predict import MaskedLM, load
 from unmask.tokenizer import Tokenizer
 from unmask.tokenizer.families import ROBERTA, add_special, set_template
@@ -95,3 +97,24 @@ def test_fill_and_score_of_a_real_checkpoint(data_root: Path, residues: Tokenize
         truth = [float(logs[n, n + 1, whole[n + 1]]) for n in range(len(sequence))]
         assert [token.log_probability for token in score.tokens] == pytest.approx(truth, abs=1e-4)
         assert [token.piece for token in score.tokens] == list(sequence)
+
+
+@pytest.mark.parametrize("name", ["sapiens-heavy", "sapiens-light"])
+def test_attention_and_attribution_of_a_real_checkpoint(
+    data_root: Path, residues: Tokenizer, name: str
+) -> None:
+    from transformers import AutoModel
+
+    folder = data_root / "checkpoints" / name
+    lm = load(folder, "cpu", tokenizer=residues)
+    assert isinstance(lm, MaskedLM)
+    theirs = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    for sequence in ANTIBODIES:
+        maps = read_attention(lm, sequence)
+        with torch.no_grad():
+            seen = theirs(torch.from_numpy(residues.encode(sequence).ids)[None], output_attentions=True)
+        np.testing.assert_allclose(maps.weights, torch.cat(seen.attentions).numpy(), atol=1e-5)
+        np.testing.assert_allclose(maps.rollout.sum(1), 1, atol=1e-6)
+        found = attribute(lm, f"{sequence[:30]}<mask>{sequence[31:]}")
+        assert found.complete
+        assert found.steps <= 64

@@ -125,7 +125,7 @@ def rollout(weights: Floats) -> Doubles:
 
 
 def most_pointed(maps: AttentionMaps) -> tuple[int, int]:
-    """The block and the head that point most at single words, not punctuation, further away than the neighbours."""
+    """The block and the head that point most at single words, other than the neighbours and punctuation."""
     inside = np.array([not token.special and any(map(str.isalnum, token.text)) for token in maps.tokens])
     place = np.arange(len(inside))
     far = (abs(place[:, None] - place) > 1) & inside & inside[:, None]

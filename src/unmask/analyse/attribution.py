@@ -76,6 +76,7 @@ def fills(model: Predictor, text: str) -> bool:
     return able and any(mask in text for mask in MASKS)
 
 
+@torch.inference_mode(False)  # whoever calls may have turned gradients off
 def attribute(model: MaskedLM, text: str, mask_number: int = 0, target: str | None = None) -> Attribution:
     """What each word did for `target` (by default the likeliest) at the mask of that number, from 0."""
     network = _differentiable(model)

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unmask.analyse.attention import describe, read_attention, rollout
+from unmask.analyse.attention import describe, most_pointed, read_attention, rollout
 from unmask.analyse.attention_page import find_head, write_attention
 from unmask.analyse.attribution import attribute
 from unmask.checkpoint import save_model
@@ -72,6 +73,19 @@ def test_rollout_goes_from_the_first_block_to_the_last() -> None:
     weights[1, 0, 2] = [0, 1, 0]
     assert rollout(weights)[2].tolist() == [0.25, 0.25, 0.5]
     assert rollout(weights[::-1])[2].tolist() == [0, 0.5, 0.5]
+
+
+def test_the_head_in_detail_points_at_words_further_away(make_lm: Make) -> None:
+    maps = read_attention(make_lm(), TEXT)
+    size = len(maps.tokens)
+    weights = np.full_like(maps.weights, 1 / size)
+    weights[0, 0] = np.eye(size)  # itself
+    weights[0, 1] = np.eye(size)[np.maximum(np.arange(size) - 1, 0)]  # the token before
+    weights[1, 1] = np.eye(size)[[0] * size]  # [CLS]
+    weights[1, 2] = np.eye(size)[[size - 2] * size]  # the full stop
+    weights[2, 3] = np.eye(size)[[3] * size]  # a word
+    assert maps.tokens[size - 2].text == "."
+    assert most_pointed(replace(maps, weights=weights)) == (2, 3)
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,15 @@ def test_the_sums_come_out(lm: MaskedLM) -> None:
     assert found.tokens[0].score == found.tokens[-1].score == found.tokens[place[0]].score == 0
 
 
+def test_gradients_are_turned_on_for_it(lm: MaskedLM) -> None:
+    with torch.inference_mode():
+        inside = attribute(lm, TEXT)
+    with torch.no_grad():
+        without = attribute(lm, TEXT)
+    assert inside == without == attribute(lm, TEXT)
+    assert any(token.score for token in inside.tokens)
+
+
 @pytest.fixture(scope="module")
 def copier(tokenizer: Tokenizer) -> tuple[MaskedLM, list[str]]:
     """A model taught to repeat, at the mask, the word after `gato`, among words drawn at random."""
