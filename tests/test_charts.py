@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unmask.charts import WIDTH, bars, heat_grid, heat_map, lines, number_text, side_by_side, ticks
+from unmask.charts import WIDTH, bars, heat_grid, heat_map, lines, number_text, scatter, side_by_side, ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -153,3 +153,30 @@ def test_a_grid_of_heat_maps_has_each_in_its_place() -> None:
     xs, ys = ([float(image.attrib[side]) for image in images] for side in "xy")
     assert all(second > first + 64 for first, second in pairwise(xs[:4]))
     assert ys[3] + 64 < ys[4] == ys[7]
+
+
+def places(svg: str, kind: str) -> list[tuple[float, float]]:
+    marks = [mark for mark in parsed(svg).iter(f"{SVG}path") if mark.find(f"{SVG}title") is not None]
+    chosen = [mark.get("transform", "") for mark in marks if kind in mark.get("class", "").split()]
+    return [(float(x), float(y)) for x, y in (each[10:-1].split() for each in chosen)]
+
+
+def test_points_of_groups_lie_where_their_numbers_say() -> None:
+    drawn = scatter("Map", "", {"um": [(0, 0, "a <b>"), (4, 1, "c")], "dois": [(2, -1, "d")]})
+    assert texts(drawn.svg)[2:] == ["um", "dois"]
+    (first, second), (third,) = places(drawn.svg, "s0"), places(drawn.svg, "s1")
+    one = (second[0] - first[0]) / 4
+    assert one > 0
+    assert first[1] - second[1] == pytest.approx(one, abs=0.2)  # one scale for both, and up is up
+    assert third == pytest.approx((first[0] + 2 * one, first[1] + one), abs=0.2)
+    told = [title.text for title in parsed(drawn.svg).iter(f"{SVG}title")]
+    assert told == ["a <b>", "c", "d"]
+    shapes = {mark.get("d") for mark in parsed(drawn.svg).iter(f"{SVG}path")}
+    assert len(shapes) == 2
+
+
+def test_a_single_point_and_none_at_all_are_drawn() -> None:
+    ((x, y),) = places(scatter("Map", "", {"um": [(3.0, 3.0, "a")]}).svg, "s0")
+    assert 0 < x < 420
+    assert 0 < y < 400
+    assert not places(scatter("Map", "", {}).svg, "s0")

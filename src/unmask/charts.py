@@ -1,4 +1,4 @@
-"""Line charts, bar charts and heat maps as SVG text: small, without scripts, in the light and in the dark.
+"""Lines, bars, points and heat maps as SVG text: small, without scripts, in the light and in the dark.
 
 Each chart carries its own style, so that it stands in a page or in a file by itself. Series differ in colour
 and in dash; points of short series say their value when pointed at.
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 Points = Sequence[tuple[float, float]]
 Matrix = Sequence[Sequence[float]]
+Spots = Sequence[tuple[float, float, str]]  # x, y and what is told when it is pointed at
 
 WIDTH, _PLOT_HEIGHT = 420, 190
 _LEFT, _RIGHT = 54, 22
@@ -22,6 +23,7 @@ _LETTER = 7.2  # about the width of a letter
 _DOTS = 40  # a series of more points has no dots
 _BAR, _GAP = 13, 9
 _NEGLIGIBLE = 1e-9
+_FIELD = 320  # height of a field of points
 _CELL, _MAP = 15, 64  # a cell of a heat map; a whole map among many
 _SLANT = 0.87  # height of a label at 60 degrees over its length
 _SHADES = 16
@@ -30,6 +32,7 @@ _WARM, _COLD = (217, 102, 43), (31, 127, 208)  # below and above zero, on white 
 # After Okabe and Ito, darker or lighter where the contrast asks for it.
 _LIGHT = ("#0072b2", "#c44e00", "#00805d", "#a3477f", "#8a6100", "#52606d")
 _DARK = ("#63b8f0", "#ff9a5c", "#3fd0a4", "#e79fcb", "#f0c04a", "#b8c4ce")
+_SHAPES = ("M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", "M-4 -4h8v8h-8z", "M0 -5L5 0L0 5L-5 0z", "M0 -5L5 4h-10z")
 _DASHES = ("none", "7 3", "2 3", "9 3 2 3", "5 2", "1 2")
 
 
@@ -113,6 +116,33 @@ def bars(title: str, unit: str, series: Mapping[str, Mapping[str, float]], *, pe
         for category, value in values.items()
     )
     return _chart(title, unit, body, y + 4, said)
+
+
+def scatter(title: str, unit: str, groups: Mapping[str, Spots]) -> Chart:
+    """Points of several groups, which differ in colour and shape, on one scale for both axes."""
+    spots = [spot for group in groups.values() for spot in group]
+    xs, ys = [x for x, _, _ in spots] or [0.0], [y for _, y, _ in spots] or [0.0]
+    wide, high = WIDTH - 2 * _RIGHT, _FIELD - 2 * _RIGHT
+    scale = min(wide / ((max(xs) - min(xs)) or 1.0), high / ((max(ys) - min(ys)) or 1.0))
+    legend, top = _legend(list(groups), shapes=True)
+    middle_x, middle_y = (min(xs) + max(xs)) / 2, (min(ys) + max(ys)) / 2
+    box = f'x="4" y="{top}" width="{WIDTH - 8}" height="{_FIELD}"'
+    body = [*legend, f'<rect class="grid" {box} fill="none"/>']
+    for number, group in enumerate(groups.values()):
+        for x, y, told in group:
+            at_x = WIDTH / 2 + (x - middle_x) * scale
+            at_y = top + _FIELD / 2 - (y - middle_y) * scale
+            body.append(_mark(number, at_x, at_y, told))
+    said = "; ".join(f"{name}: {len(group)} points" for name, group in groups.items())
+    return _chart(title, unit, body, top + _FIELD + 8, said)
+
+
+def _mark(number: int, x: float, y: float, told: str = "") -> str:
+    """A point of a group: after as many groups as there are colours, another shape goes with a colour."""
+    kind, shape = number % len(_LIGHT), _SHAPES[number % len(_SHAPES)]
+    title = f"<title>{html.escape(told)}</title>" if told else ""
+    place = f'transform="translate({x:.1f} {y:.1f})"'
+    return f'<path class="area s{kind}" fill-opacity="0.75" {place} d="{shape}">{title}</path>'
 
 
 def heat_map(title: str, unit: str, values: Matrix, rows: Sequence[str], columns: Sequence[str]) -> Chart:
@@ -255,7 +285,7 @@ def _curve(number: int, name: str, points: Points, place: _Place, percent: bool)
             )
 
 
-def _legend(names: Sequence[str], filled: bool = False) -> tuple[list[str], int]:
+def _legend(names: Sequence[str], filled: bool = False, shapes: bool = False) -> tuple[list[str], int]:
     """The legend, in as many rows as it takes, and where the plot begins; one series needs no legend."""
     x, y, found = 4.0, 3 * _LINE, list[str]()
     if len(names) < 2:
@@ -265,11 +295,12 @@ def _legend(names: Sequence[str], filled: bool = False) -> tuple[list[str], int]
         if x + wide > WIDTH and x > 4:
             x, y = 4.0, y + _LINE
         kind = number % len(_LIGHT)
-        found.append(
-            f'<rect class="area s{kind}" x="{x:.1f}" y="{y - 10}" width="22" height="11"/>'
-            if filled
-            else f'<path class="line s{kind}" d="M{x:.1f} {y - 4}h22"/>'
-        )
+        if shapes:
+            found.append(_mark(number, x + 14, y - 4))
+        elif filled:
+            found.append(f'<rect class="area s{kind}" x="{x:.1f}" y="{y - 10}" width="22" height="11"/>')
+        else:
+            found.append(f'<path class="line s{kind}" d="M{x:.1f} {y - 4}h22"/>')
         found.append(_text(x + 27, y, name))
         x += wide + 6
     return found, y + 14
