@@ -1,0 +1,111 @@
+"""Uses of a word: where it stands in texts, and its vector in each of them."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmask.errors import InputError
+from unmask.predict.inputs import Inputs
+from unmask.predict.predictor import Layer, Predictor
+from unmask.progress import SILENT, Progress
+from unmask.tokenizer import Encoding
+
+Floats = NDArray[np.float32]
+Bools = NDArray[np.bool_]
+Language = Literal["pt", "en"]
+
+# Regular plurals: the end of a word, and what stands in its place.
+_PLURALS: dict[Language, tuple[tuple[str, tuple[str, ...]], ...]] = {
+    "pt": (
+        ("ão", ("ões", "ães", "ãos")), ("al", ("ais",)), ("el", ("éis", "eis")), ("ol", ("óis",)),
+        ("ul", ("uis",)), ("il", ("is", "eis")), ("m", ("ns",)), ("r", ("res",)), ("z", ("zes",)),
+        ("s", ("ses",)), ("", ("s",)),
+    ),
+    "en": (
+        *((f"{letter}y", (f"{letter}ies",)) for letter in "bcdfghjklmnpqrstvwxz"),
+        *((end, (f"{end}es",)) for end in ("s", "x", "z", "ch", "sh")),
+        ("", ("s",)),
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A word in a text: its first character, and the one after its last."""
+
+    text: str
+    start: int
+    end: int
+
+    @property
+    def form(self) -> str:
+        """The word as it stands there."""
+        return self.text[self.start : self.end]
+
+
+def forms_of(word: str, plural: Language | None = None) -> tuple[str, ...]:
+    """What counts as a use of a word: itself and, if a language is named, its regular plurals."""
+    word = " ".join(word.split())
+    if not any(map(str.isalnum, word)):
+        raise InputError(f"{word!r} is no word: name one with letters")
+    if plural is None:
+        return (word,)
+    end, others = next((end, others) for end, others in _PLURALS[plural] if word.lower().endswith(end))
+    return (word, *(word[: len(word) - len(end)] + other for other in others))
+
+
+def find_uses(texts: Iterable[str], forms: Sequence[str]) -> Iterator[Use]:
+    """Every place where one of the forms stands as a whole word, in lower or upper case."""
+    longest_first = sorted(map(re.escape, forms), key=len, reverse=True)
+    pattern = re.compile(rf"(?<!\w)(?:{'|'.join(longest_first)})(?!\w)", re.IGNORECASE)
+    for text in texts:
+        for found in pattern.finditer(text):
+            yield Use(text, *found.span())
+
+
+def too_few(word: str, forms: Sequence[str], count: int) -> InputError:
+    """What is said of a word that does not occur, or once only."""
+    if count:
+        return InputError(f"{word!r} occurs once: senses are found among many uses; give more text")
+    return InputError(
+        f"there is no {' or '.join(forms)} in the text: check the spelling, count its plurals (--plural),"
+        " or give more text"
+    )
+
+
+def embed_uses(
+    model: Predictor, uses: Sequence[Use], layer: Layer = -1, progress: Progress = SILENT
+) -> Floats:
+    """The vector of each use (N, D): the mean of the word's pieces."""
+    if layer == "all":
+        raise InputError(
+            "uses are compared at one layer, or at the mean of the last four, not at all of them"
+        )
+    fitted = [fitting(use, model.inputs) for use in uses]
+    encodings = model.inputs.encode([use.text for use in fitted])
+    pieces = [pieces_of(use, encoding) for use, encoding in zip(fitted, encodings, strict=True)]
+    rows = model.embed([use.text for use in fitted], "token", layer, progress=progress)
+    return np.stack([row[mine].mean(0) for row, mine in zip(rows, pieces, strict=True)])
+
+
+def pieces_of(use: Use, encoding: Encoding) -> Bools:
+    """Which tokens of the text are the word's."""
+    starts, ends = encoding.offsets.T
+    touched: Bools = (encoding.words >= 0) & (starts < use.end) & (ends > use.start)
+    if not touched.any():
+        raise InputError(f"the tokenizer leaves nothing of {use.form!r} in {use.text[:60]!r}")
+    return touched
+
+
+def fitting(use: Use, inputs: Inputs) -> Use:
+    """The use in as much of its text as the model takes: about as many characters on either side."""
+    margin = len(use.text)
+    while len(inputs.tokenizer.encode(use.text)) > inputs.limit and margin > 1:
+        margin = (margin if margin < len(use.text) else max(use.start, len(use.text) - use.end)) // 2
+        first, last = max(use.start - margin, 0), min(use.end + margin, len(use.text))
+        use = Use(use.text[first:last], use.start - first, use.end - first)
+    return use
