@@ -28,6 +28,8 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _OPEN = ("/", "/health", "/ping", "/info")
 _DRAINED, _DRAIN_SECONDS = 8, 2.0
 """A body too large is read on, up to so many times the limit, so that its client hears why it is refused."""
+_AFTER_SECONDS = 1.0
+"""What a route may still do when its answer is sent."""
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -127,8 +129,12 @@ class Guard:
             await asyncio.wait(
                 {work, left}, timeout=self.site.limits.seconds, return_when=asyncio.FIRST_COMPLETED
             )
+            if reply.sent:  # the client is also told to have left when it has everything
+                await asyncio.wait({work}, timeout=_AFTER_SECONDS)
             if work.done():
                 work.result()
+            elif reply.sent:
+                return
             elif left.done():
                 raise _Gone
             else:
@@ -162,7 +168,8 @@ class _Reply:
     """Answers once, with the headers that every answer has."""
 
     def __init__(self, send: Send, told: Record, path: str) -> None:
-        self._send, self._told, self._path, self.status = send, told, path, 0
+        self._send, self._told, self._path = send, told, path
+        self.status, self.sent = 0, False
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
         """Pass on what the routes send."""
@@ -170,6 +177,7 @@ class _Reply:
             self.status = message["status"]
             message["headers"] = [*message.get("headers", ()), *_HEADERS, *self._own()]
         await self._send(message)
+        self.sent = message["type"] == "http.response.body" and not message.get("more_body", False)
 
     async def error(self, error: ApiError) -> None:
         """Answer with an error, unless an answer has begun."""

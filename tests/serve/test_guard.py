@@ -1,0 +1,217 @@
+"""The door, in this process: keys, names, sizes, times, other sites, and what is logged."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from unmask.errors import ConfigError
+from unmask.predict.predictor import Predictor
+from unmask.serve import work
+from unmask.serve.app import create_app
+from unmask.serve.models import Served
+from unmask.serve.server import Settings, check_settings, open_site
+from unmask.serve.site import Limits, Site
+
+KEY = "a-key-that-is-long-enough"
+Open = Callable[..., httpx.AsyncClient]
+
+
+@pytest.fixture
+def opened(predictors: dict[str, Predictor]) -> Iterator[Open]:
+    """Clients of servers with some settings."""
+    sites: list[Site] = []
+
+    def client(**changes: Any) -> httpx.AsyncClient:
+        settings = replace(Settings(), **changes)
+        sites.append(open_site([Served("lm", predictors["lm"])], settings))
+        app = create_app(sites[-1], settings.origins, settings.log)
+        transport = httpx.ASGITransport(app)  # type: ignore[arg-type]
+        return httpx.AsyncClient(transport=transport, base_url="http://localhost:8000")
+
+    yield client
+    for site in sites:
+        site.batcher.stop()
+
+
+def get(client: httpx.AsyncClient, path: str, method: str = "GET", **values: Any) -> httpx.Response:
+    async def main() -> httpx.Response:
+        return await asyncio.wait_for(client.request(method, path, **values), 20)
+
+    return asyncio.run(main())
+
+
+def test_without_the_key_only_the_page_and_its_state_are_shown(opened: Open) -> None:
+    client = opened(key=KEY)
+    for path in ("/", "/health", "/info", "/studio/index.html"):
+        assert get(client, path).status_code == 200, path
+    info = get(client, "/info").json()
+    assert (info["key_needed"], info["models"]) == (True, [])
+    assert "model_id" not in info
+    body = {"inputs": "a"}
+    wrong = ("", f"Bearer {KEY}x", f"Bearer {KEY[:-1]}", f"Basic {KEY}", KEY, "Bearer é")
+    for given in wrong:
+        headers = {"authorization": given.encode()} if given else {}
+        refused = get(client, "/embed", "POST", json=body, headers=headers)
+        assert refused.status_code == 401
+        assert refused.headers["www-authenticate"] == "Bearer"
+    for path in ("/metrics", "/docs", "/openapi.json", "/runs", "/v1/models"):
+        assert get(client, path).status_code == 401, path
+    assert get(client, "/", "POST", json=body).status_code == 401
+    right = {"authorization": f"Bearer {KEY}"}
+    assert get(client, "/embed", "POST", json=body, headers=right).status_code == 200
+    assert [model["name"] for model in get(client, "/info", headers=right).json()["models"]] == ["lm"]
+
+
+def test_without_a_key_only_the_names_of_this_machine_are_answered(opened: Open) -> None:
+    client = opened()
+    for host in ("localhost", "127.0.0.1:99", "[::1]:8000", "LOCALHOST:1"):
+        assert get(client, "/health", headers={"host": host}).status_code == 200, host
+    for host in ("evil.example", "localhost.evil.example:8000", "", "127.0.0.1.nip.example"):
+        assert get(client, "/health", headers={"host": host}).status_code == 403, host
+    assert get(opened(key=KEY), "/health", headers={"host": "models.example"}).status_code == 200
+
+
+def test_other_sites_may_ask_only_if_named(opened: Open) -> None:
+    asked = {"origin": "https://site.example", "access-control-request-method": "POST"}
+    assert "access-control-allow-origin" not in get(opened(), "/embed", "OPTIONS", headers=asked).headers
+    client = opened(origins=["https://site.example"], key=KEY)
+    allowed = get(client, "/embed", "OPTIONS", headers=asked)
+    assert allowed.headers["access-control-allow-origin"] == "https://site.example"
+    assert "access-control-allow-credentials" not in allowed.headers
+    other = get(client, "/embed", "OPTIONS", headers={**asked, "origin": "https://evil.example"})
+    assert "access-control-allow-origin" not in other.headers
+
+
+def test_a_body_is_measured_while_it_comes(opened: Open) -> None:
+    client = opened(limits=Limits(body_bytes=1000))
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        for _ in range(1000):
+            sent += 100
+            yield b"x" * 100
+
+    for content in (b"x" * 1001, endless()):
+        refused = get(client, "/embed", "POST", content=content)
+        assert refused.status_code == 413
+        assert "1000 bytes" in refused.json()["error"]
+    assert sent < 20_000
+    assert get(client, "/embed", "POST", json={"inputs": "a " * 490}).status_code == 413  # of tokens
+    assert get(client, "/embed", "POST", json={"inputs": "a " * 20}).status_code == 200
+
+
+def test_limits_of_texts_and_tokens_are_named(opened: Open) -> None:
+    client = opened(limits=Limits(texts=3, tokens=100))
+    many = get(client, "/embed", "POST", json={"inputs": ["a"] * 4})
+    assert (many.status_code, "at most 3" in many.json()["error"]) == (413, True)
+    long = get(client, "/score", "POST", json={"inputs": "o rio subiu e o gato dorme"})
+    assert (long.status_code, "at most 100" in long.json()["error"]) == (413, True)
+    empty = get(client, "/embed", "POST", json={"inputs": []})
+    assert (empty.status_code, empty.json()["error_type"]) == (400, "empty")
+
+
+def test_time_over_is_said_and_the_rest_dropped(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+
+    def slow(served: Served, texts: list[str]) -> list[Any]:
+        released.wait(10)
+        raise AssertionError("nobody waits")
+
+    monkeypatch.setattr(work, "embed", slow)
+    client = opened(limits=Limits(seconds=0.3))
+    late = get(client, "/v1/embeddings", "POST", json={"input": "a"})
+    released.set()
+    assert late.status_code == 504
+    assert late.json()["error"]["type"] == "timeout"
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(opened: Open) -> None:
+    async def never() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.sleep(10)
+
+    late = get(opened(limits=Limits(seconds=0.2)), "/embed", "POST", content=never())
+    assert late.status_code == 408
+
+
+def test_a_full_queue_is_429_with_a_time(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+    computed = work.embed
+
+    def slow(served: Served, texts: list[str]) -> Any:
+        released.wait(10)
+        return computed(served, texts)
+
+    monkeypatch.setattr(work, "embed", slow)
+    client = opened(limits=Limits(queue_tokens=30))
+
+    async def main() -> list[httpx.Response]:
+        async def post() -> httpx.Response:
+            return await client.post("/embed", json={"inputs": "o rio subiu"})
+
+        tasks = [asyncio.create_task(post()) for _ in range(30)]
+        while not any(task.done() for task in tasks):
+            await asyncio.sleep(0.01)
+        released.set()
+        return list(await asyncio.gather(*tasks))
+
+    answers = asyncio.run(asyncio.wait_for(main(), 20))
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert {answer.status_code for answer in answers} == {200, 429}
+    assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
+    assert refused[0].json()["error_type"] == "overloaded"
+
+
+def test_a_fault_of_ours_is_500_without_its_message(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def broken(served: Served, texts: list[str]) -> Any:
+        raise ZeroDivisionError("about a secret text")
+
+    monkeypatch.setattr(work, "embed", broken)
+    client = opened()
+    failed = get(client, "/embed", "POST", json={"inputs": "a"})
+    assert failed.status_code == 500
+    assert "secret" not in failed.text
+    told = capfd.readouterr().err
+    assert "ZeroDivisionError" in told
+    assert "secret" not in told
+    assert get(client, "/health").status_code == 200
+
+
+def test_the_log_has_times_and_no_texts_unless_asked(opened: Open, capfd: pytest.CaptureFixture[str]) -> None:
+    body = {"inputs": ["segredo", "outro"]}
+    get(opened(), "/embed?q=oculto", "POST", json=body)
+    line = json.loads(capfd.readouterr().err)
+    assert (line["event"], line["route"], line["status"], line["texts"]) == ("request", "/embed", 200, 2)
+    assert line["tokens"] > 3
+    assert line["ms"] >= line["inference_ms"] > 0
+    assert not {"segredo", "oculto"} & set(json.dumps(line).split('"'))
+    get(opened(), "/segredo/%0a{}", "GET")
+    assert "segredo" not in capfd.readouterr().err
+    get(opened(log="texts"), "/embed", "POST", json=body)
+    assert "segredo" in capfd.readouterr().err
+    get(opened(log="off"), "/embed", "POST", json=body)
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"host": "0.0.0.0"}, "set a key"),
+        ({"host": "example.org"}, "set a key"),
+        ({"key": "short"}, "at least 16"),
+    ],
+)
+def test_unsafe_settings_are_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        check_settings(replace(Settings(), **changes))
+    check_settings(replace(Settings(), host="0.0.0.0", key=KEY))
+    check_settings(replace(Settings(), host="::1"))
