@@ -55,6 +55,7 @@ from unmask.cli import (  # noqa: E402
     report,
     score,
     serve,
+    similar,
     tokenizer,
 )
 
@@ -68,6 +69,7 @@ for module in (
     fill,
     score,
     embed,
+    similar,
     generate,
     finetune,
     fewshot,

@@ -22,7 +22,7 @@ from unmask.errors import ConfigError, InputError, OutputError
 from unmask.files import disk_errors, write_json
 from unmask.predict.lines import one_source
 from unmask.predict.loading import load
-from unmask.predict.parts import EmbedSettings, Part, make_parts
+from unmask.predict.parts import EmbedSettings, Part, differing, make_parts
 from unmask.predict.predictor import Predictor
 from unmask.predict.standardise import METHODS, Method, Standardiser
 from unmask.predict.vectorfile import write_vectors
@@ -175,13 +175,18 @@ def _work_folder(out: Path) -> Path:
 
 @contextmanager
 def _work(out: Path, plan: dict[str, Any], keep: bool = False) -> Iterator[Path]:
-    """The folder of the parts, ours alone while we work; it goes when the result is there."""
+    """The folder of the parts, ours alone while we work; it goes when the result is there, or no part is."""
     work = _work_folder(out)
     with disk_errors(out):
         (work / "parts").mkdir(parents=True, exist_ok=True)
     with folder_lock(work):
         _start(work, plan)
-        yield work / "parts"
+        try:
+            yield work / "parts"
+        except BaseException:
+            if not any((work / "parts").glob("*.safetensors")):
+                shutil.rmtree(work, ignore_errors=True)
+            raise
     if not keep:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -193,15 +198,13 @@ def _start(work: Path, plan: dict[str, Any]) -> None:
         old = json.loads(path.read_text("utf-8"))
     except (FileNotFoundError, json.JSONDecodeError):
         old = dict(plan)
-    differ = [key for key in plan if old.get(key) != plan[key] and key != "state"]
-    if plan["truncate"] and "truncate" in differ:  # what is there was short enough
-        differ.remove("truncate")
-    if differ:
+    differ = differing(old, plan)
+    if settings := [key for key in differ if key != "state"]:
         raise OutputError(
-            f"{work} holds the unfinished work of another command ({', '.join(differ)} differ):"
+            f"{work} holds the unfinished work of another command ({', '.join(settings)} differ):"
             " finish that one, or remove the folder"
         )
-    if old.get("state") != plan["state"]:
+    if differ:
         with disk_errors(work):
             shutil.rmtree(work / "parts")
             (work / "parts").mkdir()

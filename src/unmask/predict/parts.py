@@ -5,7 +5,7 @@ cores or machines.  R rows of all texts of a part · N texts · D width
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -102,6 +102,12 @@ class Part:
         with _damage(self.path), safe_open(self.path, "np") as file:
             return tuple(file.get_slice("vectors").get_shape())
 
+    def row(self, number: int) -> Floats:
+        """One vector, without reading the others."""
+        with _damage(self.path), safe_open(self.path, "np") as file:
+            row: Floats = file.get_slice("vectors")[number : number + 1][0]
+        return row
+
     def _read(self, name: str) -> Any:
         with _damage(self.path), safe_open(self.path, "np") as file:
             return file.get_tensor(name)
@@ -114,6 +120,13 @@ def _damage(path: Path) -> Iterator[None]:
     except (SafetensorError, OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path} is damaged: remove it and run the same command again ({reason})") from None
+
+
+def differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """In what the plan of unfinished parts differs from ours; the key `truncate` is in both."""
+    found = [key for key in new if old.get(key) != new[key]]
+    # Whoever asks for truncation now finds whole texts, none of which was too long.
+    return [key for key in found if key != "truncate" or not new[key]]
 
 
 def make_part(model: Predictor, settings: EmbedSettings, path: Path, texts: Sequence[Placed]) -> None:

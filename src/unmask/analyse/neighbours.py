@@ -1,0 +1,320 @@
+"""Texts, and uses of a word, whose vectors are nearest to those of a query: an index folder and its search.
+
+    INDEX/index.json              the model and settings that made its vectors, and the files it holds
+    INDEX/000/000000.safetensors  vectors and texts of the first file, part after part
+    INDEX/approximate-….usearch   made when approximate search is first asked for
+    INDEX/.work                   what is being added; goes on after an interruption
+
+Vectors have length 1, so that a product is a cosine. Exact search reads part after part: memory stays flat.
+"""
+
+import heapq
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmask.analyse.uses import Language, Use, embed_uses, find_uses, forms_of
+from unmask.errors import ConfigError, InputError, ModelError, OutputError
+from unmask.files import atomic_path, digest, disk_errors, write_json
+from unmask.predict.lines import one_source
+from unmask.predict.parts import EmbedSettings, Part, differing, make_parts
+from unmask.predict.predictor import Layer, Predictor
+from unmask.predict.standardise import Standardiser
+from unmask.processes import folder_lock
+from unmask.progress import SILENT, Progress
+
+Floats = NDArray[np.float32]
+_MANIFEST, _STANDARDISER, _WORK = "index.json", "standardiser.safetensors", ".work"
+_USES = 256  # embedded at a time
+_WIDER = 8  # times as many as asked for are compared exactly after an approximate search
+_DEFAULTS = EmbedSettings()
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A text of the index, the characters of it that were compared, and their cosine with the query."""
+
+    score: float
+    text: str
+    start: int
+    end: int
+    file: str
+    number: int
+    """Of the text in its file, from 0."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A part of the index, and the numbers of its first text in the file and in the index."""
+
+    file: str
+    number: int
+    row: int
+    count: int
+    path: Path
+
+    @property
+    def part(self) -> Part:
+        """Opened anew, so that nothing of it is kept."""
+        return Part(self.path)
+
+
+class Index:
+    """An index folder with the model that made it."""
+
+    def __init__(self, folder: Path | str, model: Predictor) -> None:
+        self.folder, self.model = Path(folder), model
+        manifest = _read(self.folder)
+        self.files: list[dict[str, Any]] = manifest["files"]
+        if manifest["vectors"]["model"] != model.fingerprint:
+            raise ModelError(
+                f"{folder} was built by another model ({manifest['name']}): use that one,"
+                " or build another index"
+            )
+        standardiser = self.folder / _STANDARDISER
+        self.settings = EmbedSettings(
+            **manifest["settings"],
+            standardise=Standardiser.load(standardiser) if standardiser.exists() else None,
+        )
+
+    def __len__(self) -> int:
+        return sum(file["texts"] for file in self.files)
+
+    @cached_property
+    def places(self) -> list[_Place]:
+        """Where its parts are, in order."""
+        found, row = [], 0
+        for folder, file in enumerate(self.files):
+            number = 0
+            for index in range(file["parts"]):
+                path = _part_folder(self.folder, folder) / f"{index:06d}.safetensors"
+                count = Part(path).shape[0]
+                found.append(_Place(file["name"], number, row, count, path))
+                number, row = number + count, row + count
+        return found
+
+    def nearest(
+        self,
+        queries: Sequence[str],
+        top: int = 10,
+        approximate: bool = False,
+        progress: Progress = SILENT,
+    ) -> list[list[Neighbour]]:
+        """The texts nearest to each query, best first."""
+        self._check(top)
+        wanted: Floats = self.settings.embed(self.model, list(queries))
+        if not approximate:
+            best = self._exact(wanted, top, progress)
+        else:
+            rows = self._approximate(progress).search(wanted, min(_WIDER * top, len(self))).keys
+            best = self._compared(wanted, np.asarray(rows, np.int64).reshape(len(wanted), -1), top)
+        return [[self._neighbour(score, -row) for score, row in found] for found in best]
+
+    def nearest_uses(
+        self,
+        word: str,
+        query: str,
+        top: int = 10,
+        layer: Layer = -1,
+        plural: Language | None = None,
+        progress: Progress = SILENT,
+    ) -> list[Neighbour]:
+        """Uses of a word in the index nearest to its use in the query, best first.
+
+        A use is the word itself as it is written, in lower or upper case, and with a language its regular
+        plurals. Their vectors are computed now, for an index of every word would be too large.
+        """
+        self._check(top)
+        forms = forms_of(word, plural)
+        asked = next(find_uses([query], forms), None)
+        if asked is None:
+            raise InputError(f"the query does not hold {' or '.join(forms)}: {query[:60]!r}")
+        (wanted,) = _unit(embed_uses(self.model, [asked], layer))
+        best: list[tuple[float, int, Neighbour]] = []
+        uses = self._uses(forms, asked, progress)
+        seen = 0
+        while chunk := list(islice(uses, _USES)):
+            scores = _unit(embed_uses(self.model, [use for use, _ in chunk], layer)) @ wanted
+            found = [
+                (float(score), -(seen + n), replace(place, score=float(score), start=use.start, end=use.end))
+                for n, (score, (use, place)) in enumerate(zip(scores, chunk, strict=True))
+            ]
+            seen += len(chunk)
+            best = heapq.nlargest(top, [*best, *found])
+        if not best:
+            raise InputError(f"no text of {self.folder} holds {' or '.join(forms)}, but for the query")
+        return [neighbour for *_, neighbour in best]
+
+    def _check(self, top: int) -> None:
+        if top < 1:
+            raise InputError("top must be at least 1")
+        if not len(self):
+            raise InputError(f"{self.folder} holds no text yet: add some with --add FILE")
+
+    def _uses(self, forms: Sequence[str], asked: Use, progress: Progress) -> Iterator[tuple[Use, Neighbour]]:
+        """Every use, and where it stands; not the one asked about."""
+        with progress.stage("texts", len(self), "texts") as stage:
+            for place in self.places:
+                for number, text in enumerate(place.part.strings, place.number):
+                    for use in find_uses([text], forms):
+                        if use != asked:
+                            yield use, Neighbour(0.0, text, 0, 0, place.file, number)
+                stage.advance(place.count)
+
+    def _exact(self, wanted: Floats, top: int, progress: Progress) -> list[list[tuple[float, int]]]:
+        best: list[list[tuple[float, int]]] = [[] for _ in wanted]
+        with progress.stage("comparing", len(self), "texts") as stage:
+            for place in self.places:
+                scores = wanted @ place.part.vectors.T
+                kept = min(top, scores.shape[1])
+                chosen = np.argpartition(-scores, kept - 1, axis=1)[:, :kept]
+                for query, rows in enumerate(chosen):
+                    found = zip(scores[query, rows].tolist(), (-place.row - rows).tolist(), strict=True)
+                    best[query] = heapq.nlargest(top, [*best[query], *found])
+                stage.advance(scores.shape[1])
+        return best
+
+    def _compared(self, wanted: Floats, rows: NDArray[np.int64], top: int) -> list[list[tuple[float, int]]]:
+        """The best of the candidates of each query, by their exact cosines."""
+        return [
+            heapq.nlargest(top, ((float(self._vector(int(row)) @ query), -int(row)) for row in candidates))
+            for query, candidates in zip(wanted, rows, strict=True)
+        ]
+
+    def _place(self, row: int) -> _Place:
+        return self.places[int(np.searchsorted([place.row for place in self.places], row, "right")) - 1]
+
+    def _vector(self, row: int) -> Floats:
+        place = self._place(row)
+        return place.part.row(row - place.row)
+
+    def _neighbour(self, score: float, row: int) -> Neighbour:
+        place = self._place(row)
+        text = place.part.strings[row - place.row]
+        return Neighbour(score, text, 0, len(text), place.file, place.number + row - place.row)
+
+    def _approximate(self, progress: Progress) -> Any:
+        """The graph of all vectors (HNSW), made if it is not there, mapped into memory."""
+        try:
+            usearch = import_module("usearch.index")
+        except ImportError as error:
+            raise ConfigError("usearch is not installed: pip install 'unmask[analyse]'") from error
+        path = self.folder / f"approximate-{digest(json.dumps(self.files))[:16]}.usearch"
+        if not path.exists():
+            with _alone(self.folder), progress.stage("indexing", len(self), "texts") as stage:
+                graph = usearch.Index(ndim=self.model.config.width, metric="ip", dtype="f16")
+                for place in self.places:
+                    graph.add(np.arange(place.row, place.row + place.count), place.part.vectors)
+                    stage.advance(place.count)
+                with atomic_path(path) as temporary:
+                    graph.save(str(temporary))
+                for old in self.folder.glob("approximate-*.usearch"):
+                    if old != path:
+                        old.unlink()
+        return usearch.Index.restore(str(path), view=True)
+
+
+def add_file(
+    folder: Path | str,
+    model: Predictor,
+    file: str | Path,
+    settings: EmbedSettings | None = None,
+    column: str = "text",
+    progress: Progress = SILENT,
+) -> int:
+    """Add the lines or rows of a file to an index, which is made if it is not there; how many they are.
+
+    `settings` are for a new index; what is added later follows them.
+    """
+    folder, source = Path(folder), one_source(str(file))
+    if not (folder / _MANIFEST).exists():
+        _create(folder, model, settings or _DEFAULTS)
+    elif settings is not None:
+        if _read(folder)["files"]:
+            raise ConfigError(f"{folder} is there already: how its vectors are made was decided with it")
+        _create(folder, model, settings)
+    with _alone(folder):
+        index = Index(folder, model)
+        entry: dict[str, Any] = {"name": source.name, "state": list(source.state() or ())}
+        if any(entry.items() <= before.items() for before in index.files):
+            raise InputError(f"{source} is in {folder} already")
+        parts = _part_folder(folder, len(index.files))
+        _begin(folder, parts, entry | {"column": column} | index.settings.facts(model))
+        with progress.stage("embedding", source.expected_chars / 1e6, "MB") as stage:
+            paths, _ = make_parts(model, index.settings, source, column, parts, lambda number: True, stage)
+        if list(source.state() or ()) != entry["state"]:
+            raise InputError(f"{source} changed while it was read: run the same command when it is complete")
+        entry |= {"texts": sum(Part(path).shape[0] for path in paths), "parts": len(paths)}
+        write_json(folder / _MANIFEST, _read(folder) | {"files": [*index.files, entry]})
+    return int(entry["texts"])
+
+
+def _create(folder: Path, model: Predictor, settings: EmbedSettings) -> None:
+    if settings.level != "sentence" or settings.layer == "all":
+        raise ConfigError("an index holds one vector for each text")
+    strange = not (folder / _MANIFEST).exists() and folder.exists()
+    if strange and (not folder.is_dir() or any(folder.iterdir())):
+        raise OutputError(f"{folder} holds other things and no index: name a new folder")
+    settings = replace(settings, normalise=True)
+    (folder / _STANDARDISER).unlink(missing_ok=True)
+    if settings.standardise:
+        settings.standardise.save(folder / _STANDARDISER)
+    kept = asdict(replace(settings, standardise=None))
+    kept.pop("standardise")
+    name = str(model.folder.resolve().name) if model.folder else "in memory"
+    facts = {"name": name, "vectors": settings.facts(model), "settings": kept, "files": []}
+    write_json(folder / _MANIFEST, facts)
+
+
+def _begin(folder: Path, parts: Path, adding: dict[str, Any]) -> None:
+    """Go on with what an interruption left if it is of the same file, else begin anew."""
+    path = folder / _WORK / "adding.json"
+    try:
+        old = json.loads(path.read_text("utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError):
+        old = {}
+    with disk_errors(folder):
+        if differing(old, adding):
+            shutil.rmtree(parts, ignore_errors=True)
+        parts.mkdir(exist_ok=True)
+    write_json(path, adding)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    with disk_errors(folder):
+        (folder / _WORK).mkdir(parents=True, exist_ok=True)
+    with folder_lock(folder / _WORK):
+        yield
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    path = folder / _MANIFEST
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        if not {"name", "vectors", "settings", "files"} <= manifest.keys():
+            raise ValueError("keys are missing")
+    except FileNotFoundError:
+        raise InputError(f"there is no index at {folder}: make one with --add FILE") from None
+    except (OSError, ValueError, AttributeError):
+        raise InputError(f"{path} is damaged: build the index again") from None
+    return manifest
+
+
+def _part_folder(folder: Path, number: int) -> Path:
+    return folder / f"{number:03d}"
+
+
+def _unit(vectors: Floats) -> Floats:
+    unit: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    return unit

@@ -1,0 +1,128 @@
+"""`unmask similar`: the texts, or uses of a word, nearest to a query."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from unmask.cli.embed import Column, PoolOption, StandardiserFile, Truncate, read_layer
+from unmask.cli.options import Json, ModelFolder, Quiet, print_json, progress
+
+_EXAMPLES = """
+    unmask similar --model model/ --index index/ --add sentences.txt
+
+    unmask similar --model model/ --index index/ "The river rose all night."
+
+    unmask similar --model model/ --index index/ --word banco "Sentou-se no banco do jardim." --plural pt
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("similar", epilog=_EXAMPLES)(similar)
+
+
+def similar(
+    model: ModelFolder,
+    index: Annotated[
+        Path, typer.Option("--index", metavar="DIR", help="The index folder.", show_default=False)
+    ],
+    query: Annotated[
+        str | None, typer.Argument(help="A text to find the like of.", show_default=False)
+    ] = None,
+    add: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Add the lines or rows of a file; the index is made if it is not there.",
+            show_default=False,
+        ),
+    ] = None,
+    word: Annotated[
+        str | None,
+        typer.Option(help="Find uses of this word like that in the query instead.", show_default=False),
+    ] = None,
+    plural: Annotated[
+        Literal["pt", "en"] | None,
+        typer.Option(help="Count the word's regular plurals in this language too.", show_default=False),
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many to show.")] = 10,
+    approximate: Annotated[
+        bool,
+        typer.Option("--approximate", help="Search a graph (usearch), made once: faster in millions."),
+    ] = False,
+    layer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|last4",
+            help="The layer of a new index, or of --word.",
+            show_default="the last",
+        ),
+    ] = None,
+    pool: PoolOption = None,
+    truncate: Truncate = None,
+    standardise: StandardiserFile = None,
+    column: Column = "text",
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Build an index of texts and find those nearest in meaning, by the cosine of their vectors.
+
+    Safe to interrupt: the same command goes on where it stopped.
+    """
+    from dataclasses import asdict
+
+    from unmask.predict.folders import find_folder
+    from unmask.predict.lines import one_source
+    from unmask.predict.standardise import Standardiser
+
+    made = {"layer": None if word else layer, "pool": pool, "truncate": truncate, "standardise": standardise}
+    said = [name for name, value in made.items() if value is not None]
+    _check(query, add, word, plural, said)
+    find_folder(model)
+    if add is not None:
+        one_source(add)
+    which = read_layer("-1" if layer is None else layer)
+    fitted = Standardiser.load(standardise) if standardise else None
+
+    from unmask.analyse.neighbours import Index, add_file
+    from unmask.predict.loading import load
+    from unmask.predict.parts import EmbedSettings
+
+    loaded, shown = load(model), progress(quiet)
+    added = 0
+    if add is not None:
+        settings = EmbedSettings("sentence", which, pool, None, truncate, fitted) if said else None
+        added = add_file(index, loaded, add, settings, column, shown)
+    opened = Index(index, loaded)
+    found = []
+    if query is not None and word:
+        found = opened.nearest_uses(word, query, top, which, plural, shown)
+    elif query is not None:
+        (found,) = opened.nearest([query], top, approximate, shown)
+    if json_:
+        print_json(
+            {"index": str(index), "texts": len(opened), "added": added, "found": list(map(asdict, found))}
+        )
+        return
+    if add is not None:
+        typer.echo(f"{added:,} texts added, {len(opened):,} in all: {index}")
+    for one in found:
+        text = one.text
+        if word:
+            text = f"{text[: one.start]}»{text[one.start : one.end]}«{text[one.end :]}"
+        typer.echo(f"{one.score:.4f}  {' '.join(text.split())}  ({one.file}, {one.number + 1})")
+
+
+def _check(query: str | None, add: str | None, word: str | None, plural: str | None, said: list[str]) -> None:
+    """Options that do not go together."""
+    from unmask.errors import ConfigError
+
+    if query is None and add is None:
+        raise ConfigError("nothing to do: give a query, or --add FILE")
+    if query is None and word is not None:
+        raise ConfigError("--word asks for uses like that in a query: give a text that holds the word")
+    if plural and not word:
+        raise ConfigError("--plural goes with --word")
+    if said and add is None:
+        raise ConfigError(f"--{said[0]} is for a new index: give it with --add FILE")

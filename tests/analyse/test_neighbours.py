@@ -1,0 +1,265 @@
+"""The index: exact search is the plain product, it survives interruptions and refuses what is not its own."""
+
+import json
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from unmask.analyse import neighbours
+from unmask.analyse.neighbours import Index, add_file
+from unmask.checkpoint import save_model
+from unmask.cli import main
+from unmask.config import ModelConfig
+from unmask.errors import ConfigError, InputError, ModelError, OutputError
+from unmask.model.network import Model
+from unmask.predict import load, parts
+from unmask.predict.parts import EmbedSettings
+from unmask.predict.predictor import Predictor
+from unmask.predict.standardise import Standardiser
+from unmask.tokenizer import Tokenizer
+
+BENCHES = [
+    "Sentou-se no banco do jardim.",
+    "O banco fechou as portas ao meio-dia.",
+    "Os Bancos de pedra estavam molhados, e o banco da praça também.",
+    "Bancou a viagem sozinho.",
+]
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "CHUNK_TEXTS", 50)
+
+
+@pytest.fixture(scope="module")
+def loaded(folder: Path) -> Predictor:
+    return load(folder, "cpu")
+
+
+@pytest.fixture
+def files(tmp_path: Path, sentences: list[str]) -> list[Path]:
+    """Two files of unlike sizes."""
+    for name, lines in (("a", sentences[:130]), ("b", sentences[130:])):
+        (tmp_path / f"{name}.txt").write_text("\n".join(lines) + "\n", "utf-8")
+    return [tmp_path / "a.txt", tmp_path / "b.txt"]
+
+
+@pytest.fixture
+def index(files: list[Path], loaded: Predictor, tmp_path: Path) -> Index:
+    assert [add_file(tmp_path / "index", loaded, file) for file in files] == [130, 50]
+    return Index(tmp_path / "index", loaded)
+
+
+def test_exact_search_is_the_plain_product(index: Index, loaded: Predictor, sentences: list[str]) -> None:
+    queries = ["O gato dorme.", "Nobody found the old letter.", sentences[140]]
+    cosines = loaded.embed(queries, normalise=True) @ loaded.embed(sentences, normalise=True).T
+    found = index.nearest(queries, 7)
+    assert len(index) == 180
+    assert len(index.places) == 3 + 1
+    for row, best in zip(cosines, found, strict=True):
+        np.testing.assert_allclose([one.score for one in best], np.sort(row)[::-1][:7], atol=1e-5)
+        for one in best:
+            number = one.number + (130 if one.file == "b.txt" else 0)
+            assert sentences[number] == one.text == one.text[one.start : one.end]
+            assert one.score == pytest.approx(row[number], abs=1e-5)
+    assert (found[2][0].text, found[2][0].file, found[2][0].number) == (sentences[140], "b.txt", 10)
+    assert len(index.nearest(queries[:1], 1000)[0]) == 180
+
+
+def test_recall_of_approximate_search(loaded: Predictor, tmp_path: Path, words: list[str]) -> None:
+    pytest.importorskip("usearch")
+    draw = random.Random(3)
+    texts = [" ".join(draw.choices(words, k=5)) for _ in range(3000)]
+    (tmp_path / "many.txt").write_text("\n".join(texts), "utf-8")
+    add_file(tmp_path / "index", loaded, tmp_path / "many.txt")
+    index, queries = Index(tmp_path / "index", loaded), texts[::60]
+    exact, near = index.nearest(queries), index.nearest(queries, approximate=True)
+    hits = [
+        len({one.number for one in a} & {one.number for one in b}) for a, b in zip(exact, near, strict=True)
+    ]
+    assert np.mean(hits) / 10 > 0.95
+    assert exact[5][0].score == pytest.approx(near[5][0].score, abs=1e-6)
+    (graph,) = (tmp_path / "index").glob("*.usearch")
+    (tmp_path / "more.txt").write_text("um gato\n", "utf-8")
+    add_file(tmp_path / "index", loaded, tmp_path / "more.txt")
+    again = Index(tmp_path / "index", loaded)
+    assert again.nearest(["um gato"], 1, approximate=True)[0][0].file == "more.txt"
+    assert not graph.exists()
+
+
+def test_without_usearch(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "usearch.index", None)
+    with pytest.raises(ConfigError, match=r"usearch is not installed: pip install 'unmask\[analyse\]'"):
+        index.nearest(["gato"], approximate=True)
+
+
+def test_uses_of_a_word(loaded: Predictor, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n".join(BENCHES), "utf-8")
+    add_file(tmp_path / "index", loaded, tmp_path / "a.txt", EmbedSettings(truncate=True))
+    index = Index(tmp_path / "index", loaded)
+    found = index.nearest_uses("banco", BENCHES[0], layer=2)
+    assert {(one.number, one.text[one.start : one.end]) for one in found} == {(1, "banco"), (2, "banco")}
+    words = [BENCHES[0][s:e] for s, e in spans(loaded, BENCHES[0])]
+    wanted = loaded.embed(BENCHES[0], "word", 2)[words.index("banco")]
+    for one in found:
+        other = [one.text[s:e] for s, e in spans(loaded, one.text)].index("banco")
+        vector = loaded.embed(one.text, "word", 2)[other]
+        cosine = vector @ wanted / np.linalg.norm(vector) / np.linalg.norm(wanted)
+        assert one.score == pytest.approx(cosine, abs=1e-5)
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+    several = index.nearest_uses("banco", BENCHES[0], plural="pt")
+    assert sorted(one.text[one.start : one.end] for one in several) == ["Bancos", "banco", "banco"]
+    assert index.nearest_uses("banco", BENCHES[0], top=1, plural="pt") == several[:1]
+    with pytest.raises(InputError, match="the query does not hold banco"):
+        index.nearest_uses("banco", "O gato dorme.")
+    with pytest.raises(InputError, match="no text of .* holds pedras, but for the query"):
+        index.nearest_uses("pedras", "As pedras.")
+    with pytest.raises(InputError, match="no layer 9"):
+        index.nearest_uses("banco", BENCHES[0], layer=9)
+
+
+def spans(model: Predictor, text: str) -> list[tuple[int, int]]:
+    """First and last-plus-one character of every word."""
+    encoding = model.tokenizer.encode(text)
+    return [
+        (int(mine[:, 0].min()), int(mine[:, 1].max()))
+        for number in range(encoding.words.max() + 1)
+        if len(mine := encoding.offsets[encoding.words == number])
+    ]
+
+
+def test_an_interrupted_addition_goes_on(
+    index: Index, loaded: Predictor, tmp_path: Path, sentences: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "c.txt").write_text("\n".join(sentences), "utf-8")
+    made, calls = parts.make_part, 0
+
+    def interrupted(*given: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyboardInterrupt
+        made(*given)
+
+    monkeypatch.setattr(parts, "make_part", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        add_file(index.folder, loaded, tmp_path / "c.txt")
+    assert len(Index(index.folder, loaded)) == 180
+    left = {path: path.stat().st_mtime_ns for path in (index.folder / "002").glob("*.safetensors")}
+    assert left
+    assert add_file(index.folder, loaded, tmp_path / "c.txt") == 180
+    assert all(path.stat().st_mtime_ns == before for path, before in left.items())
+    again = Index(index.folder, loaded)
+    assert len(again) == 360
+    assert [one.file for one in again.nearest([sentences[0]], 2)[0]] == ["a.txt", "c.txt"]
+
+
+def test_another_file_does_not_go_on_with_what_was_left(
+    index: Index, loaded: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "c.txt").write_text("\n".join(["um gato"] * 60 + ["gato " * 90]), "utf-8")
+    with pytest.raises(InputError, match="c.txt, line 61: the text has"):
+        add_file(index.folder, loaded, tmp_path / "c.txt")
+    (tmp_path / "d.txt").write_text("\n".join(["Nobody sleeps."] * 60), "utf-8")
+    add_file(index.folder, loaded, tmp_path / "d.txt")
+    found = Index(index.folder, loaded).nearest(["Nobody sleeps."], 60)[0]
+    assert {one.text for one in found} == {"Nobody sleeps."}
+
+
+def test_a_standardised_index(files: list[Path], loaded: Predictor, tmp_path: Path) -> None:
+    lines = files[0].read_text("utf-8").splitlines()
+    plain = loaded.embed(lines, layer=1)
+    fitted = Standardiser.fit(plain, "zscore", about=loaded.about("sentence", 1, "mean"))
+    add_file(tmp_path / "index", loaded, files[0], EmbedSettings(layer=1, standardise=fitted))
+    unit = fitted.apply(plain)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    found = Index(tmp_path / "index", loaded).nearest(lines[:3], 4)
+    for row, best in zip(unit[:3] @ unit.T, found, strict=True):
+        np.testing.assert_allclose([one.score for one in best], np.sort(row)[::-1][:4], atol=1e-4)
+
+
+def test_refusals(
+    index: Index, files: list[Path], loaded: Predictor, tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    config = ModelConfig(vocab_size=tokenizer.vocab_size, width=24, layers=3, heads=3, inner=48, positions=40)
+    save_model(Model(config, ("mlm",), torch.Generator().manual_seed(9)), tmp_path / "other", tokenizer)
+    other = load(tmp_path / "other", "cpu")
+    with pytest.raises(ModelError, match=r"index was built by another model \(model\): use that one"):
+        Index(index.folder, other)
+    with pytest.raises(InputError, match="a.txt is in .*index already"):
+        add_file(index.folder, loaded, files[0])
+    (tmp_path / "c.txt").write_text("um\n")
+    with pytest.raises(ModelError, match="another model"):
+        add_file(index.folder, other, tmp_path / "c.txt")
+    with pytest.raises(ConfigError, match="how its vectors are made was decided with it"):
+        add_file(index.folder, loaded, tmp_path / "c.txt", EmbedSettings(layer=1))
+    with pytest.raises(ConfigError, match="one vector for each text"):
+        add_file(tmp_path / "new", loaded, files[0], EmbedSettings("word"))
+    with pytest.raises(InputError, match="there is no index at .*new: make one with --add FILE"):
+        Index(tmp_path / "new", loaded)
+    with pytest.raises(OutputError, match="holds other things and no index"):
+        add_file(tmp_path, loaded, files[0])
+    with pytest.raises(InputError, match="at least 1"):
+        index.nearest(["gato"], 0)
+    (index.folder / "000" / "000001.safetensors").write_bytes(b"broken")
+    with pytest.raises(InputError, match="000001.safetensors is damaged"):
+        Index(index.folder, loaded).nearest(["gato"])
+    (index.folder / "index.json").write_text("{}")
+    with pytest.raises(InputError, match="index.json is damaged"):
+        Index(index.folder, loaded)
+
+
+def test_after_a_long_text_the_index_is_made_with_truncate(loaded: Predictor, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("um gato\n" + "gato " * 90, "utf-8")
+    with pytest.raises(InputError, match="line 2: the text has"):
+        add_file(tmp_path / "index", loaded, tmp_path / "a.txt")
+    with pytest.raises(InputError, match="holds no text yet"):
+        Index(tmp_path / "index", loaded).nearest(["gato"])
+    assert add_file(tmp_path / "index", loaded, tmp_path / "a.txt", EmbedSettings(truncate=True)) == 2
+    assert neighbours.Index(tmp_path / "index", loaded).settings.truncate
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str]]:
+    def command(*arguments: object) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["unmask", "similar", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        output = capsys.readouterr()
+        return int(caught.value.code or 0), output.out or output.err
+
+    return command
+
+
+def test_the_command(run: Any, folder: Path, files: list[Path], tmp_path: Path, sentences: list[str]) -> None:
+    given = ("--model", folder, "--index", tmp_path / "index")
+    assert run(*given, "--add", files[0], "-q") == (0, f"130 texts added, 130 in all: {tmp_path / 'index'}\n")
+    status, out = run(*given, sentences[3], "--top", 3)
+    assert (status, len(out.splitlines())) == (0, 3)
+    assert out.splitlines()[0] == f"1.0000  {sentences[3]}  (a.txt, 4)"
+    status, out = run(*given, "--add", files[1], "--json", sentences[2], "--word", "gato", "-q")
+    result = json.loads(out)
+    assert (result["texts"], result["added"], len(result["found"])) == (180, 50, 10)
+    assert all(one["text"][one["start"] : one["end"]] == "gato" for one in result["found"])
+    status, out = run(*given, sentences[2], "--word", "gato", "-q", "--top", 1)
+    assert "»gato«" in out
+    for arguments, says in (
+        ((), "nothing to do: give a query, or --add FILE"),
+        (("--add", files[0], "--word", "gato"), "--word asks for uses like that in a query"),
+        (("gato", "--plural", "pt"), "--plural goes with --word"),
+        (("gato", "--layer", "2"), "--layer is for a new index: give it with --add FILE"),
+        (("--add", tmp_path / "no.txt"), "there is no"),
+        (("--add", files[0], "--layer", "x"), "--layer x: write a number, last4 or all"),
+    ):
+        status, out = run(*given, *arguments)
+        assert status == 2
+        assert says in out
+        assert len(out.splitlines()) == 1
