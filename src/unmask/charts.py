@@ -44,6 +44,7 @@ def _style() -> str:
         ".chart text.end { text-anchor: end } .chart text.middle { text-anchor: middle }",
     ]
     dark = [".chart text { fill: #e4e7eb } .chart .soft { fill: #b8c4ce } .chart .grid { stroke: #3e4c59 }"]
+    dark.append(".chart image { filter: brightness(1.6) }")
     for number, (light, bright, dash) in enumerate(zip(_LIGHT, _DARK, _DASHES, strict=True)):
         rules.append(f"{_colour(number, light)} .chart .line.s{number} {{ stroke-dasharray: {dash} }}")
         dark.append(_colour(number, bright))

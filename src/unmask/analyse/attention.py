@@ -64,6 +64,7 @@ class AttentionMaps:
 
 def read_attention(model: Predictor, text: str) -> AttentionMaps:
     """The attention of every head in a text."""
+    text = with_own_mask(text, model.tokenizer)
     encoding = encode_whole(model, text)
     size = model.config.layers * model.config.heads * len(encoding) ** 2
     if size > _MOST_WEIGHTS:
@@ -80,7 +81,7 @@ def encode_whole(model: Predictor, text: str) -> Encoding:
     """The tokens of a text that is not empty and not too long."""
     if not text.strip():
         raise InputError("the text is empty: write a sentence")
-    encoding = model.tokenizer.encode(with_own_mask(text, model.tokenizer))
+    encoding = model.tokenizer.encode(text)
     limit = model.inputs.limit
     if len(encoding) > limit:
         raise InputError(

@@ -1,30 +1,32 @@
 """What attention does, as a table, as JSON and as a page; with it what decided a fill."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, astuple, fields
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from unmask.analyse.attention import AttentionMaps, Head, most_pointed
 from unmask.analyse.attribution import Attribution
-from unmask.charts import Chart, heat_grid, heat_map
+from unmask.charts import Chart, heat_grid, heat_map, lines
 from unmask.errors import ConfigError
 from unmask.files import atomic_path, write_json
 from unmask.report import Heading, Part, Table, write_page
 
 SHOWN = 64
 """Tokens that the page draws; figures are of all."""
-COLUMNS = ("head", "entropy", "distance", "first", "separator", "previous", "next", "itself")
+COLUMNS = ("head", *(field.name for field in fields(Head)))
+_SHARES = ("first", "separator", "previous", "next", "itself")
 
 
-def head_rows(maps: AttentionMaps) -> list[tuple[str, float, float, float, float, float, float, float]]:
+def head_rows(maps: AttentionMaps) -> list[tuple[Any, ...]]:
     """A row for each head: its name, such as 3.5, and what it does."""
     return [
-        (f"{layer}.{number}", h.entropy, h.distance, h.first, h.separator, h.previous, h.next, h.itself)
+        (f"{layer}.{number}", *astuple(head))
         for layer, block in enumerate(maps.heads, 1)
-        for number, h in enumerate(block, 1)
+        for number, head in enumerate(block, 1)
     ]
 
 
@@ -76,10 +78,24 @@ def _parts(maps: AttentionMaps, attribution: Attribution | None, head: tuple[int
         _detail(f"Layer {layer + 1}, head {number + 1}", maps.weights[layer, number], names),
         _detail("Rollout: what each token of the last layer was made of", maps.rollout, names),
         Heading("Figures"),
+        *_by_layer(maps),
         "Entropy in nats, distance in tokens, the rest shares of attention; averages over all tokens.",
         Table(COLUMNS, head_rows(maps)),
     ]
     return parts
+
+
+def _by_layer(maps: AttentionMaps) -> list[Chart]:
+    """Means over the heads of each layer."""
+
+    def curve(name: str) -> list[tuple[float, float]]:
+        return [(n, fmean(getattr(head, name) for head in block)) for n, block in enumerate(maps.heads, 1)]
+
+    shares = {name: curve(name) for name in _SHARES}
+    return [
+        lines("Where attention rests", "share, mean of the heads", shares, "layer", percent=True),
+        lines("Entropy", "nats, mean of the heads", {"entropy": curve("entropy")}, "layer", from_zero=True),
+    ]
 
 
 def _every_head(maps: AttentionMaps) -> Chart:
@@ -92,8 +108,7 @@ def _every_head(maps: AttentionMaps) -> Chart:
 
 
 def _note(layer: int, number: int, head: Head) -> str:
-    shares = {"first": head.first, "separator": head.separator, "previous": head.previous, "next": head.next}
-    told = ", ".join(f"{name} {share:.0%}" for name, share in (shares | {"itself": head.itself}).items())
+    told = ", ".join(f"{name} {getattr(head, name):.0%}" for name in _SHARES)
     return f"layer {layer + 1}, head {number + 1}: entropy {head.entropy:.2f}, {told}"
 
 

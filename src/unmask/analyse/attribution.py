@@ -73,13 +73,14 @@ def fills(model: Predictor, text: str) -> bool:
     """Whether the text has a mask and the model a head that fills it."""
     network = model.model
     able = isinstance(network, Model) and "mlm" in network.heads and not model.config.causal
-    return able and any(mask in text for mask in MASKS)
+    return able and model.tokenizer.mask_token in with_own_mask(text, model.tokenizer)
 
 
 @torch.inference_mode(False)  # whoever calls may have turned gradients off
 def attribute(model: MaskedLM, text: str, mask_number: int = 0, target: str | None = None) -> Attribution:
     """What each word did for `target` (by default the likeliest) at the mask of that number, from 0."""
     network = _differentiable(model)
+    text = with_own_mask(text, model.tokenizer)
     encoding = encode_whole(model, text)
     masks = np.flatnonzero(encoding.ids == model.tokenizer.mask_id)
     if not len(masks):
@@ -158,7 +159,7 @@ def _target_pieces(
         logs[special] = -np.inf
         return (int(logs.argmax()),)
     first, last = map(int, encoding.offsets[place])
-    pieces = pieces_in_place(tokenizer, with_own_mask(text, tokenizer), (first, last), target)
+    pieces = pieces_in_place(tokenizer, text, (first, last), target)
     if len(pieces) != 1 and (entry := tokenizer.backend.token_to_id(target)) is not None:
         pieces = (entry,)  # a piece as the vocabulary writes it, such as ##ing
     if not pieces or np.isin(pieces, special).any():

@@ -99,7 +99,7 @@ def write_probe(folder: Path, found: ProbeReport) -> None:
         lines(f"{found.label} by layer", "share of the words scored on", curves, "layer", percent=True),
         "Layer 0 is the embeddings. The control task gives every word form a random value, which a probe can"
         " only learn by heart; selectivity is the accuracy less that of the control task.",
-        Table(COLUMNS, [(o.layer, o.accuracy, o.control, o.selectivity) for o in found.layers]),
+        Table(COLUMNS, [(str(o.layer), o.accuracy, o.control, o.selectivity) for o in found.layers]),
         Table((found.label, "words"), list(found.values.items())),
     ]
     write_page(folder / "probe.html", f"Probe: {found.label}", parts)

@@ -152,6 +152,9 @@ def test_the_page_and_its_files(make_lm: Make, tmp_path: Path) -> None:
     page = (tmp_path / "attention.html").read_text("utf-8")
     assert page.count("data:image/png") == 3 * 4 + 2 + 1  # every head, one in detail, rollout, the words
     assert "Layer 2, head 3" in page
+    assert page.count("<polyline") == 5 + 1  # shares by layer, entropy by layer
+    mean = np.mean([one.first for one in maps.heads[1]])
+    assert f"<title>first, 2: {100 * mean:.3g}%</title>" in page
     assert "&lt;da&gt;" in page
     assert "<da>" not in page
     assert "<script" not in page
