@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from unmask.errors import ConfigError, ModelError, OutputError
 from unmask.model.network import Model
-from unmask.predict import MaskedLM, load
+from unmask.predict import MaskedLM, export, load
 from unmask.predict.convert import compare, convert
 from unmask.predict.onnx import OnnxModel
 
@@ -90,6 +90,24 @@ def test_eight_bits_do_not_depend_on_the_batch(exported: Path, texts: list[str])
     assert 0.99 < cosines.min() < 0.9999999
     size = (exported / "int8" / "model.onnx").stat().st_size
     assert size < 0.75 * (exported / "onnx" / "model.onnx").stat().st_size
+
+
+def test_weights_too_many_for_one_file_lie_beside_it(
+    exported: Path, tmp_path: Path, texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import onnx
+
+    monkeypatch.setattr(export, "_LARGEST", 10_000)
+    shutil.copytree(exported / "onnx", tmp_path / "onnx")
+    for _ in range(2):  # the second takes the place of the first
+        export.save_graph(onnx.load(exported / "onnx" / "model.onnx"), tmp_path / "onnx" / "model.onnx")
+    sizes = {path.name: path.stat().st_size for path in (tmp_path / "onnx").glob("model.onnx*")}
+    whole = (exported / "onnx" / "model.onnx").stat().st_size
+    assert set(sizes) == {"model.onnx", "model.onnx.data"}
+    assert sum(sizes.values()) < whole * 1.2
+    np.testing.assert_allclose(
+        load(tmp_path / "onnx").embed(texts), load(exported / "model", "cpu").embed(texts), atol=1e-4
+    )
 
 
 def test_a_damaged_graph_is_one_line(exported: Path, tmp_path: Path) -> None:

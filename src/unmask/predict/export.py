@@ -4,6 +4,7 @@ B × L a grid of tokens padded on the right · T = B · L · D width
 """
 
 import logging
+import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from unmask.files import atomic_path
 from unmask.model.network import Model
 
 HIDDEN = "last_hidden_state"
+_LARGEST = (1 << 31) - (1 << 24)
+"""Bytes of the weights in one ONNX file, which holds 2 GiB at most; more lie in a file beside it."""
 _ZERO = 128
 """Zero point of the unsigned inputs, as in `quantise`."""
 
@@ -68,7 +71,7 @@ def input_names(model: Model) -> list[str]:
 
 def write_onnx(model: Model, file: Path, int8: bool = False) -> None:
     """Write a graph whose batch and length are free; with `int8`, its matrix products in eight bits."""
-    onnx = _import_onnx()
+    _import_onnx()
     graph = _Graph(model).eval()
     names = input_names(model)
     length = min(7, model.config.positions)
@@ -96,8 +99,17 @@ def write_onnx(model: Model, file: Path, int8: bool = False) -> None:
     proto = program.model_proto
     if int8:
         quantise_graph(proto)
+    save_graph(proto, file)
+
+
+def save_graph(proto: Any, file: Path) -> None:
+    """Write a graph; weights that are too many for one file go to `FILE.data` beside it."""
+    data = file.with_name(f"{file.name}.data")
     with atomic_path(file) as unfinished:
-        onnx.save_model(proto, str(unfinished))
+        data.unlink(missing_ok=True)
+        # At most four bytes a number; protobuf cannot tell the size of what is too large for it.
+        beside = sum(4 * math.prod(tensor.dims) for tensor in proto.graph.initializer) > _LARGEST
+        _import_onnx().save_model(proto, str(unfinished), save_as_external_data=beside, location=data.name)
 
 
 def quantise_graph(proto: Any) -> None:
