@@ -2,7 +2,8 @@
 
 import { ApiError, get, setKey } from "./api.js";
 import { field, fill, h, s, segmented } from "./dom.js";
-import { language, loadStrings, setLanguage, t } from "./i18n.js";
+import { isExample, language, loadStrings, setLanguage, t } from "./i18n.js";
+import { able } from "./models.js";
 import { linkTo, readState, writeState } from "./state.js";
 import * as attention from "./panels/attention.js";
 import * as compare from "./panels/compare.js";
@@ -45,15 +46,29 @@ function frame() {
 }
 
 function changeLanguage(chosen) {
+  const { panel, params } = readState();
+  const own = Object.fromEntries([...params].filter(([, value]) => !isExample(value))); // they change with the language
+  if (!own.text) delete own.hidden;
   setLanguage(chosen);
-  show({ keepFocus: true });
-  document.querySelector(`#settings input[value="${chosen}"]`).focus();
+  writeState(panel, own);
+  showAgain(chosen);
 }
 
 function changeTheme(chosen) {
   localStorage.setItem(THEME, chosen);
   document.documentElement.dataset.theme = chosen;
+  showAgain(chosen);
 }
+
+/** Show the panel in its new clothes, with the switch that was used still in focus. */
+function showAgain(chosen) {
+  if (info) show({ keepFocus: true });
+  else frame();
+  document.querySelector(`#settings input[value="${chosen}"]`).focus();
+}
+
+/** The panel to begin with: one that the loaded models can serve. */
+const firstPanel = () => (able(info, "fill-mask").length ? "fill" : able(info, ...tasks.TASKS).length ? "tasks" : "meaning");
 
 /** Show the panel that the address names. */
 function show({ keepFocus = false } = {}) {
@@ -61,7 +76,7 @@ function show({ keepFocus = false } = {}) {
   leave = null;
   let { panel, params } = readState();
   if (!PANELS[panel]) {
-    panel = "fill";
+    panel = firstPanel();
     params = new URLSearchParams();
     writeState(panel, {});
   }
@@ -103,7 +118,7 @@ async function start() {
 }
 
 await loadStrings();
-changeTheme(localStorage.getItem(THEME) ?? "auto");
+document.documentElement.dataset.theme = localStorage.getItem(THEME) ?? "auto";
 frame();
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault(); // the address after the # belongs to the panel

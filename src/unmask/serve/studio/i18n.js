@@ -27,6 +27,10 @@ export function setLanguage(chosen) {
   apply(chosen);
 }
 
+/** Whether a text is one of the examples that the panels begin with. */
+export const isExample = (text) =>
+  Object.entries(strings).some(([key, words]) => /example|^tasks\..*-.*\./.test(key) && words[current] === text);
+
 /** The words of a key, with {names} replaced. */
 export function t(key, values = {}) {
   const words = strings[key]?.[current];

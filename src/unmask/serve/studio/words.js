@@ -17,17 +17,18 @@ export const isWord = (text) => /[\p{L}\p{N}]/u.test(text);
 export function hide(text, words, chosen, maskToken) {
   let masked = "";
   let last = 0;
+  let length = 0;
+  const write = (piece) => {
+    masked += piece;
+    return (length += [...piece].length);
+  };
   const places = words.map((word, index) => {
-    masked += text.slice(last, word.start);
-    const start = codePoints(masked);
-    masked += word.mask || chosen.has(index) ? maskToken : word.text;
+    const start = write(text.slice(last, word.start));
     last = word.end;
-    return { start, end: codePoints(masked) };
+    return { start, end: write(word.mask || chosen.has(index) ? maskToken : word.text) };
   });
   return { masked: masked + text.slice(last), places };
 }
-
-const codePoints = (text) => [...text].length;
 
 /** A slicer by code points, for the places that the server gives. */
 export function slicer(text) {

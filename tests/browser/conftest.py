@@ -1,0 +1,101 @@
+"""Studio in a real browser, before a real server of small random models."""
+
+import json
+import math
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.predict.conftest import make_config, make_model, make_tokenizer
+from tests.serve.conftest import running
+
+from unmask.checkpoint import save_model
+
+HEADS: dict[str, tuple[str, str, dict[str, object]]] = {
+    "lm": ("wordpiece", "mlm", {}),
+    "other": ("bpe", "mlm", {"layers": 3}),
+    "topics": ("wordpiece", "classify", {"labels": ("weather", "animals", "sea")}),
+    "names": ("wordpiece", "tag", {"labels": ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")}),
+    "answers": ("wordpiece", "answer", {}),
+}
+WIDTHS = {"desktop": (1280, 860), "phone": (390, 844)}
+Open = Callable[..., Any]
+
+
+def write_models(root: Path) -> list[str]:
+    """A folder per head, as `name=FOLDER`."""
+    tokenizers = {kind: make_tokenizer(kind) for kind in ("wordpiece", "bpe")}
+    for name, (kind, head, changes) in HEADS.items():
+        config = make_config(tokenizers[kind], positions=256, **changes)
+        save_model(make_model(config, (head,)), root / name, tokenizers[kind], "# A card\n")
+    return [f"{name}={root / name}" for name in HEADS]
+
+
+def record(step: int) -> str:
+    loss = 2 + 5 * math.exp(-step / 20)
+    accuracy = {"mlm": 1 - loss / 8}
+    values = {"step": step, "split": "train", "tokens": 100 * step, "seconds": step, "loss": loss}
+    return json.dumps(values | {"accuracy": accuracy, "lr": 1e-3 / step}) + "\n"
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that is still training."""
+    root = tmp_path_factory.mktemp("runs")
+    (root / "training").mkdir()
+    (root / "training" / "metrics.jsonl").write_text("".join(map(record, range(1, 41))))
+    return root / "training"
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return write_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="session")
+def studio(folders: list[str], run_folder: Path) -> Iterator[str]:
+    """The address of a server with a model of every head."""
+    with running(*folders, "--runs", str(run_folder.parent), "--log", "off") as started:
+        yield started.url
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """The system's Chromium."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    with playwright.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Open]:
+    """Open an address; at the end no page may have failed, warned, or asked another server."""
+    contexts, wrong = [], []
+
+    def opened(address: str, *, width: str = "desktop", locale: str = "en-GB", dark: bool = False) -> Any:
+        size = dict(zip(("width", "height"), WIDTHS[width], strict=True))
+        context = browser.new_context(
+            viewport=size, locale=locale, color_scheme="dark" if dark else "light", reduced_motion="reduce"
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(15_000)
+        here = address.split("#")[0].rstrip("/")
+        page.on("console", lambda told: told.type in ("error", "warning") and wrong.append(told.text))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("request", lambda asked: asked.url.startswith(here) or wrong.append(asked.url))
+        page.goto(address)
+        return page
+
+    opened.wrong = wrong  # type: ignore[attr-defined]
+    yield opened
+    for context in contexts:
+        context.close()
+    assert wrong == []

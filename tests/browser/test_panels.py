@@ -1,0 +1,149 @@
+"""Every panel: type, click, read, in both languages and at both widths."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.browser.conftest import Open, record
+
+pytestmark = pytest.mark.slow
+BOTH = pytest.mark.parametrize(("locale", "width"), [("en-GB", "desktop"), ("pt-BR", "phone")])
+
+
+def expect(found: Any) -> Any:
+    from playwright.sync_api import expect as wait_for
+
+    return wait_for(found)
+
+
+@BOTH
+def test_fill_hides_words_and_lists_candidates(studio: str, open_page: Open, locale: str, width: str) -> None:
+    page = open_page(f"{studio}/#fill", locale=locale, width=width)
+    title = {"en-GB": "Fill in the blanks", "pt-BR": "Preencha as lacunas"}[locale]
+    expect(page.get_by_role("heading", level=1)).to_have_text(title)
+    page.locator("textarea").fill("the black cat sleeps on the roof")
+    expect(page.locator(".word[aria-pressed=true]")).to_have_count(0)
+    page.get_by_role("button", name="cat", exact=True).click()
+    expect(page.locator(".column")).to_have_count(1)
+    expect(page.locator("button.candidate")).to_have_count(10)
+    page.get_by_role("button", name="roof", exact=True).click()
+    expect(page.locator(".column")).to_have_count(2)
+    shares = page.locator(".column").first.locator(".figure").all_inner_texts()
+    numbers = [float(share.replace(",", ".").rstrip("%").strip()) for share in shares]
+    assert numbers == sorted(numbers, reverse=True)
+    assert 0 < sum(numbers) <= 100.5
+    page.locator(".word[aria-pressed=true]").first.click()
+    expect(page.locator(".column")).to_have_count(1)
+
+
+def test_fill_shows_which_words_decided_and_puts_a_word_in(studio: str, open_page: Open) -> None:
+    page = open_page(f"{studio}/#fill?text=the+black+cat+sleeps+on+the+roof&hidden=2&model=lm")
+    candidate = page.locator("button.candidate").first
+    candidate.hover()
+    expect(page.locator(".why-said")).to_contain_text("Decided")
+    painted = page.locator(".word").evaluate_all(
+        "all => all.map(one => Number(one.style.getPropertyValue('--for')) + "
+        "Number(one.style.getPropertyValue('--against')))"
+    )
+    assert max(painted) == pytest.approx(1)
+    page.locator(".why-said button").click()
+    expect(page.locator(".word[aria-pressed=true]")).to_have_count(0)
+    assert page.locator("textarea").input_value() != "the black cat sleeps on the roof"
+
+
+def test_fill_takes_written_masks_and_both_mask_tokens(studio: str, open_page: Open) -> None:
+    page = open_page(f"{studio}/#fill?text=the+[MASK]+cat+<mask>&model=other")
+    expect(page.locator(".column")).to_have_count(2)
+    expect(page.locator(".word:disabled")).to_have_count(2)
+
+
+@BOTH
+def test_meaning_draws_a_map_of_senses(studio: str, open_page: Open, locale: str, width: str) -> None:
+    page = open_page(f"{studio}/#meaning", locale=locale, width=width)
+    word = {"en-GB": "bank", "pt-BR": "banco"}[locale]
+    expect(page.locator(".use")).to_have_count(10)
+    expect(page.locator(".uses mark")).to_have_text([word] * 10, ignore_case=True)
+    page.locator(".uses button").first.focus()
+    expect(page.locator(".use.pointed")).to_have_count(1)
+    expect(page.locator(".near-lines path")).to_have_count(3)
+    page.locator("textarea").fill("nothing here\nnada aqui")
+    expect(page.locator(".use")).to_have_count(0)
+
+
+@BOTH
+def test_meaning_compares_two_sentences(studio: str, open_page: Open, locale: str, width: str) -> None:
+    page = open_page(f"{studio}/#meaning?view=pair&a=the+black+cat&b=the+old+cat", locale=locale, width=width)
+    expect(page.locator(".matrix tbody tr")).to_have_count(3)
+    expect(page.locator(".heat")).to_have_count(9)
+    page.locator(".sentence").first.get_by_role("button", name="cat").focus()
+    expect(page.locator(".said")).to_contain_text("cat")
+    page.locator("textarea").nth(1).fill("the black cat")
+    expect(page.locator(".big")).to_have_text(re.compile(r"^1[.,]00$"))
+
+
+@BOTH
+def test_attention_shows_all_heads_and_one(studio: str, open_page: Open, locale: str, width: str) -> None:
+    page = open_page(f"{studio}/#attention?text=the+black+cat&model=lm", locale=locale, width=width)
+    expect(page.locator("button.head canvas")).to_have_count(8)
+    page.locator("button.head").nth(5).click()
+    expect(page.get_by_role("heading", level=2).nth(1)).to_have_text(re.compile(r"\S+ 2, \S+ 2"))
+    page.locator("button.token").nth(1).click()
+    expect(page.locator("button.token[aria-pressed=true]")).to_have_count(1)
+    shares = page.locator("button.token").evaluate_all("all => all.map(one => one.title)")
+    numbers = [float(share.replace(",", ".").rstrip("%\xa0 ")) for share in shares]
+    assert sum(numbers) == pytest.approx(100, abs=3)
+    expect(page.locator(".arcs path").first).to_be_attached()
+    page.locator("select").last.select_option("entropy")
+    expect(page.locator("button.head .value")).to_have_count(8)
+    assert "head=1.1" in page.url
+    assert "token=1" in page.url
+
+
+@BOTH
+def test_tasks_label_mark_and_answer(studio: str, open_page: Open, locale: str, width: str) -> None:
+    page = open_page(f"{studio}/#tasks?model=topics", locale=locale, width=width)
+    expect(page.locator(".candidate-word")).to_have_count(3)
+    page.locator("select").select_option("names")
+    expect(page.locator(".passage .entity").first).to_be_visible()
+    text = page.locator("textarea").input_value()
+    shown = page.locator(".passage").evaluate(
+        "node => { const copy = node.cloneNode(true); "
+        "copy.querySelectorAll('.kind').forEach(kind => kind.remove()); "
+        "return copy.textContent }"
+    )
+    assert shown == text
+    page.locator("select").select_option("answers")
+    page.locator("textarea").nth(1).fill("𝒜 sea 🌊 storm closed the old port.")
+    expect(page.locator(".passage")).to_have_text("𝒜 sea 🌊 storm closed the old port.")
+    expect(page.locator("mark.answer")).to_have_text(page.locator(".big").inner_text())
+
+
+@BOTH
+def test_runs_grow_while_they_train(
+    studio: str, run_folder: Path, open_page: Open, locale: str, width: str
+) -> None:
+    page = open_page(f"{studio}/#runs", locale=locale, width=width)
+    expect(page.locator(".curves")).to_have_count(3)
+    metrics = run_folder / "metrics.jsonl"
+    last = metrics.read_text().count("\n")
+    expect(page.locator(".run-facts")).to_contain_text(f" {last},")
+    with metrics.open("a") as file:
+        file.write(record(last + 1))
+    expect(page.locator(".run-facts")).to_contain_text(f" {last + 1},")
+    page.locator(".curves").first.hover()
+    expect(page.locator(".curve-legend").first).to_contain_text({"en-GB": "step", "pt-BR": "passo"}[locale])
+
+
+@BOTH
+def test_compare_asks_two_models(studio: str, open_page: Open, locale: str, width: str) -> None:
+    page = open_page(
+        f"{studio}/#compare?a=lm&b=other&text=the+black+cat&hidden=1", locale=locale, width=width
+    )
+    sides = page.locator(".versus > section")
+    expect(sides.get_by_role("heading", level=2)).to_have_text(["lm", "other"])
+    for side in (0, 1):
+        expect(sides.nth(side).locator("div.candidate")).to_have_count(6)
+        expect(sides.nth(side).locator(".surprise").first).to_be_visible()
+    page.locator("select").nth(1).select_option("topics")
+    expect(sides.locator("div.candidate")).to_have_count(0)
