@@ -33,6 +33,8 @@ Scores = Callable[[Tensor], Tensor]
 """Vectors of some sequences of equal length (S, n, D) -> a score of each (S)."""
 
 STEPS = (16, 32, 64, 128, 256, 512)
+_SETTLED = 0.1
+"""An error that twice the steps change by less than this share comes from rounding."""
 SMALL = 0.01
 """A completeness error below this share of the gain, or below so many nats, is small."""
 
@@ -128,11 +130,14 @@ def integrated_gradients(
 def _integrate_well(
     score: Scores, inputs: Tensor, baseline: Tensor, gain: float, budget: int
 ) -> tuple[Doubles, int]:
-    """The contributions by the fewest steps whose completeness error is small, or by the most we take."""
+    """The contributions by the fewest steps whose completeness error is small, or settled, or by the most."""
+    before = float("inf")
     for steps in STEPS:
         found = integrated_gradients(score, inputs, baseline, steps, budget)
-        if _is_small(float(found.sum()) - gain, gain):
+        error = abs(float(found.sum()) - gain)
+        if _is_small(error, gain) or abs(error - before) < _SETTLED * before:
             break
+        before = error
     return found, steps
 
 

@@ -206,6 +206,27 @@ def test_an_error_that_stays_large_is_told(lm: MaskedLM, monkeypatch: pytest.Mon
     assert "too much" not in summary(replace(found, complete=True))
 
 
+def test_steps_are_added_until_they_no_longer_help() -> None:
+    inputs, baseline = torch.full((1, 1), 3.0), torch.zeros(1, 1)
+
+    def sharp(x: Tensor) -> Tensor:
+        return torch.sigmoid(200 * (x.sum((1, 2)) - 1))
+
+    found, steps = attribution._integrate_well(sharp, inputs, baseline, 1.0, 1000)
+    assert 64 <= steps < 512
+    assert found.sum() == pytest.approx(1, abs=0.01)
+    rounded = 1.0 + 0.05  # as if the ends were known to few digits: no number of steps reaches it
+    _, steps = attribution._integrate_well(lambda x: x.sum((1, 2)) / 3, inputs, baseline, rounded, 1000)
+    assert steps == 32
+
+
+def test_half_precision_tells_the_same(make_lm: Make, lm: MaskedLM) -> None:
+    rounded = make_lm()
+    rounded.model.to(torch.bfloat16)  # type: ignore[union-attr]
+    found, exact = (attribute(one, TEXT, 0, "dorme") for one in (rounded, lm))
+    np.testing.assert_allclose([w.score for w in found.words], [w.score for w in exact.words], atol=0.2)
+
+
 def test_mistakes_are_told(lm: MaskedLM, make_lm: Make) -> None:
     for text, number, target, says in (
         ("O gato dorme.", 0, None, "there is no mask: write"),
