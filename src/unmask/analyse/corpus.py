@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from unmask.config import TextConfig
 from unmask.errors import InputError
@@ -32,13 +32,31 @@ def sentences(
         raise InputError(f"there is no text in {', '.join(map(str, sources[:3]))}")
 
 
+class Reservoir(Generic[Item]):
+    """At most `count` of the items added, each as likely as any other."""
+
+    def __init__(self, count: int, seed: int = 0) -> None:
+        self._count, self._choice = count, random.Random(seed)
+        self._kept: list[tuple[int, Item]] = []
+        self.seen = 0
+
+    def add(self, item: Item) -> None:
+        """Take one more into account."""
+        if self.seen < self._count:
+            self._kept.append((self.seen, item))
+        elif (place := self._choice.randrange(self.seen + 1)) < self._count:
+            self._kept[place] = (self.seen, item)
+        self.seen += 1
+
+    @property
+    def items(self) -> list[Item]:
+        """In the order in which they came."""
+        return [item for _, item in sorted(self._kept, key=lambda pair: pair[0])]
+
+
 def sample(items: Iterable[Item], count: int, seed: int = 0) -> list[Item]:
     """At most `count` of a stream's items, each as likely as any other, in the order in which they stood."""
-    choice = random.Random(seed)
-    kept: list[tuple[int, Item]] = []
-    for number, item in enumerate(items):
-        if number < count:
-            kept.append((number, item))
-        elif (place := choice.randrange(number + 1)) < count:
-            kept[place] = (number, item)
-    return [item for _, item in sorted(kept, key=lambda pair: pair[0])]
+    kept = Reservoir[Item](count, seed)
+    for item in items:
+        kept.add(item)
+    return kept.items

@@ -12,12 +12,12 @@ from unmask.files import write_json
 from unmask.report import Folded, Heading, Part, Table, write_page
 
 LAYERS = (
-    "layer", "anisotropy", "95 %", "self", "adjusted", "intra", "adjusted", "static", "adjusted", "TwoNN",
+    "layer", "anisotropy", "±", "self", "adjusted", "intra", "adjusted", "static", "adjusted", "TwoNN",
     "PCA", "loudest dimensions",
 )  # fmt: skip
 NAMES = {"zscore": "z-scores", "mean": "mean removed", "abtt": "all but the top", "whiten": "whitened"}
 _MEANING = """\
-anisotropy        expected cosine of two random words from different sentences, with its interval
+anisotropy        expected cosine of two random words from different sentences, ± half of its 95 % interval
 self              mean cosine of two uses of the same word
 intra             mean cosine of a word with the mean of its sentence
 static            largest share of a word's uses that one static vector can explain
@@ -34,7 +34,7 @@ def layer_rows(geometry: Geometry, method: str = RAW) -> list[tuple[str, ...]]:
     """A row of `LAYERS` for each layer."""
     return [
         (
-            str(each.layer), _shown(each.anisotropy.value), _range(each.anisotropy),
+            str(each.layer), _shown(each.anisotropy.value), _half(each.anisotropy),
             _shown(each.self_similarity), _shown(each.adjusted_self), _shown(each.intra_similarity),
             _shown(each.adjusted_intra), _shown(each.static_share), _shown(each.adjusted_static),
             f"{each.two_nn:.1f}", f"{each.participation:.0f}", _loudest(each),
@@ -141,9 +141,9 @@ def _shown(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def _range(interval: Interval) -> str:
-    return f"{interval.low:.3f} to {interval.high:.3f}"
+def _half(interval: Interval) -> str:
+    return f"{(interval.high - interval.low) / 2:.3f}"
 
 
 def _bounded(interval: Interval | None) -> str:
-    return "–" if interval is None else f"{interval.value:.3f} ± {(interval.high - interval.low) / 2:.3f}"
+    return "–" if interval is None else f"{interval.value:.3f} ± {_half(interval)}"

@@ -2,16 +2,16 @@
 
 import typer
 
-from unmask.cli.analyse import attention, geometry, probe
+from unmask.cli.analyse import attention, geometry, probe, senses
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     group = typer.Typer(
-        help="Look inside a model: geometry, attention, probes.",
+        help="Look inside a model: geometry, senses, attention, probes.",
         no_args_is_help=True,
         rich_markup_mode="markdown",
     )
-    for module in (geometry, attention, probe):
+    for module in (geometry, senses, attention, probe):
         module.register(group)
     app.add_typer(group, name="analyse")

@@ -1,0 +1,101 @@
+"""The senses of words as text, as a file of JSON and as a page with maps."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from unmask.analyse.senses import Guess, PlacedUse, Senses
+from unmask.charts import Chart, Spots, scatter
+from unmask.files import write_json
+from unmask.report import Cell, Folded, Heading, Part, Table, write_page
+
+_AROUND = 70
+"""Characters that are shown to either side of a word."""
+Guesses = Mapping[str, Sequence[Guess]]
+
+
+def plain(senses: Senses) -> dict[str, Any]:
+    """For JSON, and for the server: uses, senses and how well they are apart."""
+    return {
+        "word": senses.word,
+        "forms": senses.forms,
+        "layer": senses.layer,
+        "silhouette": senses.silhouette,
+        "senses": [asdict(sense) for sense in senses.senses],
+        "uses": [asdict(use) for use in senses.uses],
+        "notes": list(senses.notes),
+    }
+
+
+def all_plain(found: Sequence[Senses], guesses: Guesses) -> list[dict[str, Any]]:
+    """The words with the senses of new texts, if any were asked about."""
+    return [
+        plain(senses) | {"predicted": [asdict(guess) for guess in guesses[senses.word]]}
+        if senses.word in guesses
+        else plain(senses)
+        for senses in found
+    ]
+
+
+def write_senses(folder: Path, found: Sequence[Senses], guesses: Guesses) -> None:
+    """`senses.json` and `senses.html`."""
+    write_json(folder / "senses.json", all_plain(found, guesses))
+    parts: list[Part] = []
+    for senses in found:
+        parts += [
+            Heading(senses.word),
+            summary(senses),
+            *senses.notes,
+            sense_map(senses),
+            sense_table(senses),
+        ]
+        if guessed := guesses.get(senses.word):
+            rows = [[sense_name(senses, each.sense), shown(each), f"{each.margin:.2f}"] for each in guessed]
+            parts += ["New texts:", Table(["sense", "text", "margin"], rows)]
+        lines = (f"{use.sense + 1}  {shown(use)}" for use in senses.uses)
+        parts.append(Folded(f"All {len(senses.uses)} uses", "\n".join(lines)))
+    write_page(folder / "senses.html", "Senses of " + ", ".join(each.word for each in found), parts)
+
+
+def summary(senses: Senses) -> str:
+    """In a line: how often, in which forms, how many senses."""
+    forms = ", ".join(f"{form} {count:,}" for form, count in senses.forms.items())
+    count = len(senses.senses)
+    apart = "" if senses.silhouette is None else f" (silhouette {senses.silhouette:.2f})"
+    return f"{len(senses.uses):,} uses ({forms}), {count} sense{'' if count == 1 else 's'}{apart}."
+
+
+def sense_name(senses: Senses, number: int) -> str:
+    """Its number and, if it has one, its name."""
+    name = ", ".join(senses.senses[number].name[:3])
+    return f"{number + 1}: {name}" if name else str(number + 1)
+
+
+def sense_map(senses: Senses) -> Chart:
+    """Every use as a point, in the colour and shape of its sense."""
+    groups: dict[str, Spots] = {
+        sense_name(senses, number): [(use.x, use.y, shown(use)) for use in senses.uses if use.sense == number]
+        for number in range(len(senses.senses))
+    }
+    return scatter(f"Uses of {senses.word}", "point at one to read it", groups)
+
+
+def sense_table(senses: Senses) -> Table:
+    """A row for each sense: its size, typical substitutes and best examples."""
+    rows: list[list[Cell]] = [
+        [
+            str(number + 1), sense.size, ", ".join(sense.name) or "–",
+            " · ".join(shown(senses.uses[example]) for example in sense.examples),
+        ]
+        for number, sense in enumerate(senses.senses)
+    ]  # fmt: skip
+    return Table(["sense", "uses", "typical substitutes", "examples"], rows)
+
+
+def shown(use: PlacedUse | Guess) -> str:
+    """The use with as much of its text as fits in a line."""
+    first, last = max(use.start - _AROUND, 0), min(use.end + _AROUND, len(use.text))
+    before = ("…" if first else "") + use.text[first : use.start]
+    after = use.text[use.end : last] + ("…" if last < len(use.text) else "")
+    return " ".join(f"{before}[{use.text[use.start : use.end]}]{after}".split())

@@ -1,0 +1,148 @@
+"""`unmask analyse senses`: the uses of words in a text, grouped into senses."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from unmask.cli.options import Json, ModelFolder, Quiet, load_model, print_json, progress
+
+if TYPE_CHECKING:
+    from unmask.analyse.senses import Guess, Senses
+    from unmask.analyse.uses import Language, Use
+    from unmask.progress import Progress
+
+_EXAMPLES = """
+    unmask analyse senses banco --plural pt --text livros/ --model model/ -o senses/
+
+    unmask analyse senses bank spring --text books.txt --model model/ --senses 2 --map tsne -o senses/
+
+    unmask analyse senses banco --text livros/ --model model/ --predict "Sentou-se no banco."
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("senses", epilog=_EXAMPLES)(senses)
+
+
+def senses(
+    words: Annotated[list[str], typer.Argument(metavar="WORD...", help="As written.", show_default=False)],
+    text: Annotated[
+        list[str],
+        typer.Option("--text", metavar="FILE", help="Where to look for them.", show_default=False),
+    ],
+    model: ModelFolder,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="Page with maps, and JSON.", show_default=False),
+    ] = None,
+    plural: Annotated[
+        Literal["pt", "en"] | None,
+        typer.Option(
+            help="Regular plurals count as uses too; else the word as written alone, in any case.",
+            show_default=False,
+        ),
+    ] = None,
+    layer: Annotated[str, typer.Option(help="0 the embeddings, -1 the last block, or last4.")] = "-1",
+    count: Annotated[
+        int | None,
+        typer.Option("--senses", min=1, help="How many.", show_default="as many as stand apart"),
+    ] = None,
+    map_: Annotated[
+        Literal["pca", "tsne", "umap"], typer.Option("--map", help="tsne and umap are slow.")
+    ] = "pca",
+    predict: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|TEXT", help="New texts: which sense has the word there?", show_default=False
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=2, help="Uses of a word, drawn at random if more.")] = 500,
+    seed: Annotated[int, typer.Option(min=0, help="Every random choice follows from it.")] = 0,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Group the uses of a word into senses, name them by what fits in its place, tell those of new texts."""
+    from unmask.cli.embed import read_layer
+
+    told = progress(quiet)
+    chosen = read_layer(layer)
+    new = None if predict is None else _texts(predict)
+    uses = _uses(words, text, plural, limit, seed, told)
+    loaded = load_model(model, quiet)
+    from unmask.analyse.senses import disambiguate, find_senses
+    from unmask.analyse.senses_page import all_plain, write_senses
+    from unmask.analyse.uses import find_uses, forms_of
+
+    found: list[Senses] = []
+    guesses: dict[str, Sequence[Guess]] = {}
+    for word, of_word in uses.items():
+        found.append(find_senses(loaded, of_word, word, count, chosen, map_, seed, told))
+        if new is not None:
+            there = list(find_uses(new, forms_of(word, plural)))
+            guesses[word] = disambiguate(loaded, found[-1], there, told)
+    if out:
+        write_senses(out, found, guesses)
+    if json_:
+        print_json(all_plain(found, guesses))
+        return
+    for each in found:
+        _show(each, guesses.get(each.word))
+    if out:
+        typer.echo(f"{out / 'senses.html'} shows the maps")
+
+
+def _uses(
+    words: Sequence[str],
+    text: Sequence[str],
+    plural: "Language | None",
+    limit: int,
+    seed: int,
+    told: "Progress",
+) -> "dict[str, list[Use]]":
+    """In one pass over the text, at most `limit` uses of each word; one that never occurs is an error."""
+    from unmask.analyse.corpus import Reservoir, sentences
+    from unmask.analyse.uses import Use, find_uses, forms_of, too_few
+    from unmask.text import find_sources
+
+    forms = {word: forms_of(word, plural) for word in words}
+    kept = {word: Reservoir[Use](limit, seed) for word in forms}
+    for sentence in sentences(find_sources(text), progress=told):
+        for word, matched in forms.items():
+            for use in find_uses([sentence], matched):
+                kept[word].add(use)
+    for word, uses in kept.items():
+        if uses.seen < 2:
+            raise too_few(word, forms[word], uses.seen)
+    return {word: uses.items for word, uses in kept.items()}
+
+
+def _texts(given: str) -> list[str]:
+    from unmask.config import TextConfig
+    from unmask.errors import InputError
+    from unmask.text import find_sources, read_documents
+
+    if not Path(given).exists():
+        if not given.strip():
+            raise InputError("--predict names a file or is a text; it is empty")
+        return [given]
+    (source,) = find_sources([given])
+    return [document.text.strip() for document in read_documents(source, TextConfig(documents="line"))]
+
+
+def _show(found: "Senses", guesses: "Sequence[Guess] | None") -> None:
+    from unmask.analyse.senses_page import sense_name, shown, summary
+
+    typer.echo(f"{found.word}: {summary(found)}")
+    for number, sense in enumerate(found.senses):
+        typer.echo(f"  {sense_name(found, number)} ({sense.size:,})")
+        for example in sense.examples:
+            typer.echo(f"      {shown(found.uses[example])}")
+    for note in found.notes:
+        typer.echo(f"  {note}")
+    if guesses is not None and not guesses:
+        typer.echo("  the new texts do not hold the word")
+    for guess in guesses or ():
+        typer.echo(f"  → {sense_name(found, guess.sense)}  (margin {guess.margin:.2f})  {shown(guess)}")

@@ -1,0 +1,226 @@
+"""Senses of a word whose two meanings a small model has learned: found, named, told apart."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from unmask.analyse.senses import Senses, disambiguate, find_senses, score_senses
+from unmask.analyse.senses_page import sense_map, write_senses
+from unmask.analyse.uses import Use, find_uses, forms_of
+from unmask.checkpoint import save_model
+from unmask.cli import app
+from unmask.config import ModelConfig, TokenizerConfig
+from unmask.errors import ConfigError, InputError, UserError
+from unmask.model.network import Model
+from unmask.predict import MaskedLM, load
+from unmask.predict.batching import pack
+from unmask.tokenizer import Tokenizer, train_tokenizer
+
+SEATS, TREASURIES = ("telhado", "muro", "degrau"), ("tesouro", "cofre", "governo")
+SAT = [
+    f"{who} {did} {{}} {where}"
+    for who in ("o gato", "a menina", "um velho")
+    for did in ("dormiu no", "subiu ao", "caiu do")
+    for where in ("do jardim", "da praça", "de pedra", "de madeira")
+]
+PAID = [
+    f"{who} {did} {{}} {where}"
+    for who in ("o ministro", "a empresa", "um cliente")
+    for did in ("pediu dinheiro ao", "pagou juros ao", "deve milhões ao")
+    for where in ("central", "do estado", "de lisboa", "com atraso")
+]
+WORDS = {"assento": SAT, "finanças": PAID}
+
+
+def learn(model: Model, tokenizer: Tokenizer) -> None:
+    """Teach it which words stand in which frames, the word always hidden."""
+    fitting = [(*SEATS, "banco")] * len(SAT) + [(*TREASURIES, "banco")] * len(PAID)
+    ids = [tokenizer.encode(frame.format(tokenizer.mask_token)).ids for frame in (*SAT, *PAID)]
+    truth = torch.tensor([[tokenizer.id(word) for word in words] for words in fitting])
+    packed = pack(ids, torch.device("cpu"))
+    rows = (packed.ids == tokenizer.mask_id).nonzero()[:, 0]
+    optimiser = torch.optim.AdamW(model.parameters(), 5e-3)
+    for _ in range(50):
+        scores = model.mlm(model.encoder(*packed.inputs)[rows])
+        loss = -scores.log_softmax(1).gather(1, truth).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert loss < 1.5  # four words fit everywhere: log 4 is 1.39
+
+
+@pytest.fixture(scope="module")
+def bilingual(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model that knows both meanings."""
+    words = " ".join((*SEATS, *TREASURIES, "banco", "bancos"))
+    texts = [frame.format("banco") for frame in (*SAT, *PAID)] + [words] * 60
+    tokenizer = train_tokenizer(texts, TokenizerConfig(vocab_size=165))
+    config = ModelConfig(
+        vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, width=32, layers=2, heads=4, inner=64,
+        positions=64, dropout=0.0,
+    )  # fmt: skip
+    model = Model(config, ("mlm",), torch.Generator().manual_seed(0))
+    learn(model, tokenizer)
+    place = tmp_path_factory.mktemp("bilingual") / "model"
+    save_model(model.eval(), place, tokenizer)
+    return place
+
+
+@pytest.fixture(scope="module")
+def lm(bilingual: Path) -> MaskedLM:
+    model = load(bilingual, "cpu")
+    assert isinstance(model, MaskedLM)
+    return model
+
+
+@pytest.fixture(scope="module")
+def labelled() -> tuple[list[Use], list[str]]:
+    """Uses in both forms; a third of each meaning in the plural, and some with a capital letter."""
+    uses, labels = [], []
+    for label, frames in WORDS.items():
+        for number, frame in enumerate(frames):
+            form = ("banco", "bancos", "Banco")[number % 3]
+            uses += find_uses([frame.format(form)], forms_of("banco", "pt"))
+            labels.append(label)
+    return uses, labels
+
+
+@pytest.fixture(scope="module")
+def found(lm: MaskedLM, labelled: tuple[list[Use], list[str]]) -> Senses:
+    return find_senses(lm, labelled[0], "banco")
+
+
+def test_two_senses_are_found(found: Senses, labelled: tuple[list[Use], list[str]]) -> None:
+    scores = score_senses(found, labelled[1])
+    assert (scores.ari, scores.v_measure, scores.purity, scores.items) == pytest.approx((1, 1, 1, 72))
+    assert [sense.size for sense in found.senses] == [36, 36]
+    assert found.silhouette is not None
+    assert found.silhouette > 0.3
+    assert found.forms == {"banco": 48, "bancos": 24}
+    for number, sense in enumerate(found.senses):
+        assert all(found.uses[example].sense == number for example in sense.examples)
+    for use in found.uses:
+        assert all(found.uses[other].sense == use.sense for other in use.nearest)
+
+
+def test_a_sense_is_named_by_what_fits_it_and_not_the_other(found: Senses) -> None:
+    by_meaning = {"muro" in sense.name: set(sense.name[:3]) for sense in found.senses}
+    assert by_meaning == {True: set(SEATS), False: set(TREASURIES)}
+    assert not found.notes
+
+
+def test_new_sentences_are_told_apart(lm: MaskedLM, found: Senses) -> None:
+    texts = ["a menina caiu do banco da praça", "o ministro deve milhões ao banco com atraso"]
+    seat, treasury = disambiguate(lm, found, list(find_uses(texts, ("banco",))))
+    assert "muro" in found.senses[seat.sense].name
+    assert "cofre" in found.senses[treasury.sense].name
+    assert seat.margin > 0.2
+    assert treasury.margin > 0.2
+    assert disambiguate(lm, found, []) == []
+
+
+def test_one_meaning_is_one_sense_and_a_number_may_be_given(lm: MaskedLM) -> None:
+    rng = np.random.default_rng(0)
+    uses = list(find_uses([SAT[n].format("banco") for n in rng.integers(0, 8, 3)], ("banco",)))
+    only = find_senses(lm, uses, "banco")
+    assert len(only.senses) == 1
+    assert only.silhouette is None
+    assert set(SEATS) <= set(only.senses[0].name)
+    assert disambiguate(lm, only, uses)[0].sense == 0
+    assert len(find_senses(lm, uses, "banco", count=2).senses) <= 2
+
+
+def test_too_few_uses(lm: MaskedLM) -> None:
+    with pytest.raises(InputError, match="'banco' occurs once"):
+        find_senses(lm, [Use("o banco", 2, 7)], "banco")
+    with pytest.raises(InputError, match="there is no banco in the text"):
+        find_senses(lm, [], "banco")
+
+
+def test_maps(lm: MaskedLM, labelled: tuple[list[Use], list[str]]) -> None:
+    drawn = find_senses(lm, labelled[0], "banco", kind="tsne")
+    places = np.array([[use.x, use.y] for use in drawn.uses])
+    assert np.isfinite(places).all()
+    assert np.ptp(places, axis=0).min() > 1
+    assert sense_map(drawn).svg.count("<title>") == 72
+    with pytest.raises(ConfigError, match="there is no map 'mercator'"):
+        find_senses(lm, labelled[0], "banco", kind="mercator")  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_umap(lm: MaskedLM, labelled: tuple[list[Use], list[str]]) -> None:
+    pytest.importorskip("umap")
+    drawn = find_senses(lm, labelled[0], "banco", kind="umap")
+    assert np.isfinite([use.x for use in drawn.uses]).all()
+
+
+def test_a_model_without_a_head_groups_and_says_why_it_does_not_name(headless: Path) -> None:
+    model = load(headless, "cpu")
+    uses = list(
+        find_uses([f"{who} viu a carta" for who in ("O gato", "A vizinha", "Nobody", "Um velho")], ("carta",))
+    )
+    found = find_senses(model, uses, "carta", count=2)
+    assert len(found.senses) == 2
+    assert all(sense.name == () for sense in found.senses)
+    assert found.notes == ("the senses have no names: this model has no masked-LM head that proposes words",)
+
+
+def test_page_and_json(found: Senses, lm: MaskedLM, tmp_path: Path) -> None:
+    guess = disambiguate(lm, found, list(find_uses(["um velho subiu ao banco de pedra"], ("banco",))))
+    write_senses(tmp_path, [found], {"banco": guess})
+    (values,) = json.loads((tmp_path / "senses.json").read_text("utf-8"))
+    assert values["predicted"][0]["sense"] == guess[0].sense
+    assert len(values["uses"]) == 72
+    assert values["uses"][5]["nearest"] == list(found.uses[5].nearest)
+    assert values["senses"][1]["name"] == list(found.senses[1].name)
+    page = (tmp_path / "senses.html").read_text("utf-8")
+    assert "72 uses (banco 48, bancos 24), 2 senses (silhouette" in page
+    assert "um velho subiu ao [banco] de pedra" in page
+    assert "<script" not in page
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("corpus") / "text.txt"
+    lines = [frame.format(("banco", "bancos")[n % 2]) for n, frame in enumerate((*SAT, *PAID))]
+    file.write_text(".\n\n".join(lines) + ".\n\nUma mosca.", "utf-8")
+    return file
+
+
+def test_command(bilingual: Path, corpus: Path, tmp_path: Path) -> None:
+    command = [
+        "analyse", "senses", "banco", "velho", "--plural", "pt", "--text", str(corpus), "-m", str(bilingual),
+        "-o", str(tmp_path), "-q", "--predict", "o gato caiu do banco de madeira",
+    ]  # fmt: skip
+    shown = CliRunner().invoke(app, command, catch_exceptions=False).stdout
+    assert "banco: 72 uses (banco 36, bancos 36), 2 senses" in shown
+    assert "velho: 12 uses (velho 12)" in shown
+    assert "→ " in shown
+    assert "the new texts do not hold the word" in shown
+    printed = CliRunner().invoke(app, [*command, "--json"], catch_exceptions=False).stdout
+    assert json.loads(printed) == json.loads((tmp_path / "senses.json").read_text("utf-8"))
+    few = CliRunner().invoke(app, [*command, "--limit", "10", "--senses", "2"], catch_exceptions=False).stdout
+    assert "banco: 10 uses" in few
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["girafa"], "there is no girafa in the text"),
+        (["mosca"], "'mosca' occurs once"),
+        (["banco", "--layer", "9"], "there is no layer 9: 0 is the embeddings, 1 to 2 the blocks"),
+        (["banco", "--layer", "upper"], "--layer upper: write a number"),
+        (["banco", "--senses", "400"], "400 senses cannot be found in 36 uses"),
+        (["banco", "--predict", " "], "it is empty"),
+        (["banco", "--text", "nowhere.txt"], "there is no nowhere.txt"),
+    ],
+)
+def test_command_refuses(bilingual: Path, corpus: Path, options: list[str], message: str) -> None:
+    command = ["analyse", "senses", *options, "--text", str(corpus), "-m", str(bilingual), "-q"]
+    failed = CliRunner().invoke(app, command)
+    assert isinstance(failed.exception, UserError)
+    assert message in str(failed.exception)
