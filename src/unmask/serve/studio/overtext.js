@@ -10,11 +10,12 @@ const STRONG = 0.25; // without a chosen token, only stronger ones are
 /** The text with its tokens as buttons; `show(values, way, token)` draws [tokens × tokens] weights. */
 export function overText(text, tokens, choose) {
   const count = tokens.length;
+  const slice = slicer(text);
   const arcs = s("svg", { class: "arcs", "aria-hidden": "true" });
   const buttons = tokens.map((token, index) => h("button", {
     type: "button", class: token.special ? "token special" : "token", "aria-pressed": "false",
     onmouseenter: () => draw(index), onfocus: () => draw(index), onclick: () => pin(index),
-  }, token.text));
+  }, token.special ? token.text : slice(token.start, token.end) || "·"));
   const words = h("div", { class: "token-line", role: "group", "aria-label": t("attention.tokens"), onmouseleave: () => draw(pinned) }, withGaps());
   const box = h("div", { class: "over-text" }, arcs, words);
   const watch = new ResizeObserver(() => draw(last));
@@ -25,7 +26,6 @@ export function overText(text, tokens, choose) {
   watch.observe(box);
 
   function withGaps() {
-    const slice = slicer(text);
     let end = 0;
     return tokens.flatMap((token, index) => {
       if (token.special) return [" ", buttons[index], " "];

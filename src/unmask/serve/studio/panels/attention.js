@@ -9,7 +9,7 @@ import { status } from "../status.js";
 import { drawSquare, readWeights } from "../weights.js";
 
 const MEASURES = ["entropy", "distance", "previous", "next", "self", "first", "separator"];
-const PICTURE = 40; // pixels
+const PICTURE = 64; // pixels
 const AT_ONCE = 12; // pictures drawn before the page gets its turn
 
 export function mount(root, { info, params, save, announce }) {
