@@ -278,7 +278,8 @@ def test_rows_without_labels_are_read_as_a_stream(tmp_path: Path) -> None:
         ("tag", "pt/ud_pt_bosque/dev.conllu", {}, 1172),
         ("qa", "pt/faquad/train.json", {}, 837),
         ("regress", "pt/assin2/dev.xml", {}, 500),
+        ("classify", "pt/told_br/train.jsonl", {"labels": ("insult", "obscene", "racism")}, 16_727),
     ],
 )
-def test_real_files(data_root: Path, task: Any, name: str, columns: dict[str, str], count: int) -> None:
+def test_real_files(data_root: Path, task: Any, name: str, columns: dict[str, Any], count: int) -> None:
     assert len(read_examples(task, data_root / "eval" / name, Columns(**columns))) == count

@@ -64,7 +64,7 @@ def predictions(model: Predictor, path: Path, columns: Columns = USUAL) -> Itera
         return _chunked(_question_rows(path), lambda rows: _answered(model, rows))
     if not model.model.heads:
         raise ModelError(
-            "this model makes vectors (unmask.load(folder).embed) and predicts no labels: "
+            "this model makes vectors (unmask embed) and predicts no labels: "
             "fine-tune it for a task first (unmask finetune classify, tag …)"
         )
     raise ModelError("a language model predicts no labels: fine-tune it first (unmask finetune)")
