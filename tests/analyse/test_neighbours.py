@@ -75,10 +75,10 @@ def test_exact_search_is_the_plain_product(index: Index, loaded: Predictor, sent
 def test_recall_of_approximate_search(loaded: Predictor, tmp_path: Path, words: list[str]) -> None:
     pytest.importorskip("usearch")
     draw = random.Random(3)
-    texts = [" ".join(draw.choices(words, k=5)) for _ in range(3000)]
+    texts = [" ".join(draw.choices(words, k=5)) for _ in range(1500)]
     (tmp_path / "many.txt").write_text("\n".join(texts), "utf-8")
     add_file(tmp_path / "index", loaded, tmp_path / "many.txt")
-    index, queries = Index(tmp_path / "index", loaded), texts[::60]
+    index, queries = Index(tmp_path / "index", loaded), texts[::30]
     exact, near = index.nearest(queries), index.nearest(queries, approximate=True)
     hits = [
         len({one.number for one in a} & {one.number for one in b}) for a, b in zip(exact, near, strict=True)

@@ -26,6 +26,7 @@ PAGES = [
     "docs/pretraining.md",
     "docs/scaling.md",
     "docs/models.md",
+    "docs/embeddings.md",
     "docs/finetuning.md",
     "docs/evaluation.md",
     "docs/attention.md",

@@ -29,8 +29,8 @@ from unmask.predict.standardise import Standardiser
 from unmask.progress import Stage
 from unmask.text.sources import Source
 
-CHUNK_TEXTS = 4096
-CHUNK_CHARS = 1 << 20
+CHUNK_TEXTS = 2048
+CHUNK_CHARS = 1 << 19
 _PER_ROW = 16  # how much less text makes a part when every word or token, or every layer, has a vector
 
 
@@ -234,11 +234,12 @@ def _whole_chunks(
 ) -> Iterator[tuple[int, float]]:
     """`work(job)` of every job, in order; each core does whole chunks, so that its bits are its own.
 
-    Few are under way at a time, so that memory does not grow. A GPU and onnxruntime share out their work.
+    Few are under way at a time, so that memory does not grow. A GPU and onnxruntime share out their work
+    themselves, and need another chunk only to read and write meanwhile.
     """
     cores = torch.get_num_threads()
     shared = model.device.type != "cpu" or isinstance(model.model, OnnxModel)
-    workers = 1 if shared else cores
+    workers = 2 if shared else cores
     waiting: deque[Future[tuple[int, float]]] = deque()
     if not shared:
         torch.set_num_threads(1)  # threads that are started from now on have one core each
