@@ -8,12 +8,30 @@ const COLOURS = 6;
 
 /** Labels, the likeliest first; of a single one, its number. */
 export function labelBars(labels) {
-  if (labels.length === 1) return h("p", { class: "headline" }, h("span", { class: "big" }, decimal(labels[0].score)), labels[0].label);
+  if (labels.length === 1)
+    return h(
+      "p",
+      { class: "headline" },
+      h("span", { class: "big" }, decimal(labels[0].score)),
+      labels[0].label,
+    );
   const ranked = [...labels].sort((a, b) => b.score - a.score);
-  const bar = ({ label, score }, index) => h("li", {}, h("div", { class: index ? "candidate" : "candidate best" },
-    h("span", { class: "candidate-word" }, label),
-    h("span", { class: "bar-track", "aria-hidden": "true" }, h("span", { class: "share", vars: { "--share": Math.min(Math.max(score, 0), 1) } })),
-    h("span", { class: "figure" }, percent(score))));
+  const bar = ({ label, score }, index) =>
+    h(
+      "li",
+      {},
+      h(
+        "div",
+        { class: index ? "candidate" : "candidate best" },
+        h("span", { class: "candidate-word" }, label),
+        h(
+          "span",
+          { class: "bar-track", "aria-hidden": "true" },
+          h("span", { class: "share", vars: { "--share": Math.min(Math.max(score, 0), 1) } }),
+        ),
+        h("span", { class: "figure" }, percent(score)),
+      ),
+    );
   return h("ol", { class: "candidates wide" }, ranked.map(bar));
 }
 
@@ -23,13 +41,22 @@ export function entityText(text, entities) {
   const slice = slicer(text);
   const kinds = [...new Set(entities.map(kind))].sort();
   let last = 0;
-  const parts = [...entities].sort((a, b) => a.start - b.start).flatMap((entity) => {
-    const gap = slice(last, entity.start);
-    last = entity.end;
-    const colour = kinds.indexOf(kind(entity)) % COLOURS;
-    return [gap, h("mark", { class: `entity sense-${colour}`, title: percent(entity.score) },
-      slice(entity.start, entity.end), h("span", { class: "kind" }, kind(entity)))];
-  });
+  const parts = [...entities]
+    .sort((a, b) => a.start - b.start)
+    .flatMap((entity) => {
+      const gap = slice(last, entity.start);
+      last = entity.end;
+      const colour = kinds.indexOf(kind(entity)) % COLOURS;
+      return [
+        gap,
+        h(
+          "mark",
+          { class: `entity sense-${colour}`, title: percent(entity.score) },
+          slice(entity.start, entity.end),
+          h("span", { class: "kind" }, kind(entity)),
+        ),
+      ];
+    });
   return h("p", { class: "passage" }, parts, slice(last));
 }
 
@@ -41,8 +68,29 @@ export function answerText(passage, answers) {
   if (!best || !best.answer) return h("p", { class: "soft" }, t("tasks.noAnswer"));
   const slice = slicer(passage);
   const other = ({ answer, score }) => h("li", {}, answer, " ", h("span", { class: "soft" }, percent(score)));
-  return h("div", { class: "stack" },
-    h("p", { class: "headline" }, h("span", { class: "big" }, best.answer), " ", h("span", { class: "soft" }, percent(best.score))),
-    h("p", { class: "passage" }, slice(0, best.start), h("mark", { class: "answer" }, slice(best.start, best.end)), slice(best.end)),
-    others.length > 0 && h("div", {}, h("h3", {}, t("tasks.others")), h("ol", { class: "others" }, others.filter(({ answer }) => answer).map(other))));
+  return h(
+    "div",
+    { class: "stack" },
+    h(
+      "p",
+      { class: "headline" },
+      h("span", { class: "big" }, best.answer),
+      " ",
+      h("span", { class: "soft" }, percent(best.score)),
+    ),
+    h(
+      "p",
+      { class: "passage" },
+      slice(0, best.start),
+      h("mark", { class: "answer" }, slice(best.start, best.end)),
+      slice(best.end),
+    ),
+    others.length > 0 &&
+      h(
+        "div",
+        {},
+        h("h3", {}, t("tasks.others")),
+        h("ol", { class: "others" }, others.filter(({ answer }) => answer).map(other)),
+      ),
+  );
 }

@@ -48,7 +48,8 @@ async function request(path, options) {
 
 function failure(response, body) {
   const said = typeof body?.error === "string" ? body.error : (body?.error?.message ?? "");
-  if (response.status === 401 || response.status === 403) return new ApiError(t("error.key"), response.status);
+  if (response.status === 401 || response.status === 403)
+    return new ApiError(t("error.key"), response.status);
   if (response.status === 429 || response.status === 503) {
     const seconds = response.headers.get("Retry-After") ?? "1";
     return new ApiError(t("error.busy", { seconds }), response.status);

@@ -36,13 +36,38 @@ function frame() {
   document.getElementById("skip").textContent = t("app.skip");
   const nav = document.getElementById("nav");
   nav.setAttribute("aria-label", t("app.panels"));
-  const icon = (path) => s("svg", { viewBox: "0 0 24 24", "aria-hidden": "true", class: "icon" }, s("path", { d: path }));
-  fill(nav, Object.keys(PANELS).map((panel) =>
-    h("a", { href: linkTo(panel), "aria-current": panel === here && "page" }, icon(ICONS[panel]), h("span", {}, t(`${panel}.name`)))));
+  const icon = (path) =>
+    s("svg", { viewBox: "0 0 24 24", "aria-hidden": "true", class: "icon" }, s("path", { d: path }));
+  fill(
+    nav,
+    Object.keys(PANELS).map((panel) =>
+      h(
+        "a",
+        { href: linkTo(panel), "aria-current": panel === here && "page" },
+        icon(ICONS[panel]),
+        h("span", {}, t(`${panel}.name`)),
+      ),
+    ),
+  );
   const theme = localStorage.getItem(THEME) ?? "auto";
-  fill(document.getElementById("settings"),
-    segmented(t("app.language"), [["en", "EN"], ["pt", "PT"]], language(), changeLanguage),
-    segmented(t("app.theme"), ["auto", "light", "dark"].map((one) => [one, t(`app.theme.${one}`)]), theme, changeTheme));
+  fill(
+    document.getElementById("settings"),
+    segmented(
+      t("app.language"),
+      [
+        ["en", "EN"],
+        ["pt", "PT"],
+      ],
+      language(),
+      changeLanguage,
+    ),
+    segmented(
+      t("app.theme"),
+      ["auto", "light", "dark"].map((one) => [one, t(`app.theme.${one}`)]),
+      theme,
+      changeTheme,
+    ),
+  );
 }
 
 function changeLanguage(chosen) {
@@ -68,7 +93,8 @@ function showAgain(chosen) {
 }
 
 /** The panel to begin with: one that the loaded models can serve. */
-const firstPanel = () => (able(info, "fill-mask").length ? "fill" : able(info, ...tasks.TASKS).length ? "tasks" : "meaning");
+const firstPanel = () =>
+  able(info, "fill-mask").length ? "fill" : able(info, ...tasks.TASKS).length ? "tasks" : "meaning";
 
 /** Show the panel that the address names. */
 function show({ keepFocus = false } = {}) {
@@ -96,9 +122,21 @@ function show({ keepFocus = false } = {}) {
 
 function askForKey(words) {
   const input = h("input", { type: "password", autocomplete: "off", required: true });
-  const form = h("form", { class: "card narrow", onsubmit: (event) => { event.preventDefault(); setKey(input.value); start(); } },
-    h("h1", {}, t("key.title")), h("p", { class: "status failed", role: "alert" }, words),
-    field(t("key.label"), input, t("key.hint")), h("button", { class: "primary" }, t("key.go")));
+  const form = h(
+    "form",
+    {
+      class: "card narrow",
+      onsubmit: (event) => {
+        event.preventDefault();
+        setKey(input.value);
+        start();
+      },
+    },
+    h("h1", {}, t("key.title")),
+    h("p", { class: "status failed", role: "alert" }, words),
+    field(t("key.label"), input, t("key.hint")),
+    h("button", { class: "primary" }, t("key.go")),
+  );
   fill(main, form);
   input.focus();
 }
@@ -110,9 +148,16 @@ async function start() {
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     if (error.status === 401 || error.status === 403) return askForKey(error.message);
-    return fill(main, h("div", { class: "card narrow" }, h("h1", {}, t("app.down")),
-      h("p", { class: "status failed", role: "alert" }, error.message),
-      h("button", { class: "primary", onclick: start }, t("app.again"))));
+    return fill(
+      main,
+      h(
+        "div",
+        { class: "card narrow" },
+        h("h1", {}, t("app.down")),
+        h("p", { class: "status failed", role: "alert" }, error.message),
+        h("button", { class: "primary", onclick: start }, t("app.again")),
+      ),
+    );
   }
   show({ keepFocus: true });
 }

@@ -15,16 +15,29 @@ export async function askCandidates(model, masked, count, signal) {
 export function candidateColumn(title, candidates, events = null) {
   const largest = candidates[0]?.score || 1;
   const rest = 1 - candidates.reduce((sum, { score }) => sum + score, 0);
-  const list = h("ol", { class: "candidates" }, candidates.map((candidate) => h("li", {}, row(candidate, largest, events))));
+  const list = h(
+    "ol",
+    { class: "candidates" },
+    candidates.map((candidate) => h("li", {}, row(candidate, largest, events))),
+  );
   if (events) roving(list);
-  return h("section", { class: "column" }, h("h3", { class: "minor" }, title), list,
-    rest > 0.0005 && h("p", { class: "soft small" }, t("fill.rest", { share: percent(rest) })));
+  return h(
+    "section",
+    { class: "column" },
+    h("h3", { class: "minor" }, title),
+    list,
+    rest > 0.0005 && h("p", { class: "soft small" }, t("fill.rest", { share: percent(rest) })),
+  );
 }
 
 function row(candidate, largest, events) {
   const inside = [
     h("span", { class: "candidate-word" }, pieceText(candidate.token_str)),
-    h("span", { class: "bar-track", "aria-hidden": "true" }, h("span", { class: "share", vars: { "--share": candidate.score / largest } })),
+    h(
+      "span",
+      { class: "bar-track", "aria-hidden": "true" },
+      h("span", { class: "share", vars: { "--share": candidate.score / largest } }),
+    ),
     h("span", { class: "figure" }, percent(candidate.score)),
   ];
   if (!events) return h("div", { class: "candidate" }, inside);

@@ -19,10 +19,30 @@ export function curves(title, series, share = false) {
   };
   const write = (value) => (share ? percent(value) : compact(value));
   const last = shown.map(({ name, points }) => `${name} ${write(points.at(-1)[1])}`).join(", ");
-  const picture = s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "curves", role: "img", "aria-label": t("runs.chart", { title, values: last }) },
-    axes(xs, grid, place, write), shown.map(({ points }, index) => curve(points, index, place)));
-  const legend = h("p", { class: "curve-legend small" }, shown.map(({ name, points }, index) =>
-    h("span", {}, h("span", { class: `line-key series-${index}`, "aria-hidden": "true" }), `${name} `, h("strong", {}, write(points.at(-1)[1])))));
+  const picture = s(
+    "svg",
+    {
+      viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+      class: "curves",
+      role: "img",
+      "aria-label": t("runs.chart", { title, values: last }),
+    },
+    axes(xs, grid, place, write),
+    shown.map(({ points }, index) => curve(points, index, place)),
+  );
+  const legend = h(
+    "p",
+    { class: "curve-legend small" },
+    shown.map(({ name, points }, index) =>
+      h(
+        "span",
+        {},
+        h("span", { class: `line-key series-${index}`, "aria-hidden": "true" }),
+        `${name} `,
+        h("strong", {}, write(points.at(-1)[1])),
+      ),
+    ),
+  );
   follow(picture, shown, place, write, legend);
   return h("figure", { class: "card" }, h("h2", { class: "minor" }, title), legend, picture);
 }
@@ -32,13 +52,26 @@ function axes(xs, grid, place, write) {
     s("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: place.y(value), y2: place.y(value) }),
     s("text", { class: "end", x: LEFT - 8, y: place.y(value) + 4 }, write(value)),
   ]);
-  const ends = xs.map((x, index) => s("text", { class: index ? "end" : "", x: place.x(x), y: HEIGHT - 8 }, number(x, 6)));
-  return s("g", {}, lines.flat(), ends, s("text", { class: "middle", x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 8 }, t("runs.step")));
+  const ends = xs.map((x, index) =>
+    s("text", { class: index ? "end" : "", x: place.x(x), y: HEIGHT - 8 }, number(x, 6)),
+  );
+  return s(
+    "g",
+    {},
+    lines.flat(),
+    ends,
+    s("text", { class: "middle", x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 8 }, t("runs.step")),
+  );
 }
 
 function curve(points, index, place) {
-  const way = points.map(([x, y], number) => `${number ? "L" : "M"}${place.x(x).toFixed(1)} ${place.y(y).toFixed(1)}`).join("");
-  const dots = points.length <= 30 ? points.map(([x, y]) => s("circle", { r: 2.6, cx: place.x(x), cy: place.y(y) })) : [];
+  const way = points
+    .map(([x, y], number) => `${number ? "L" : "M"}${place.x(x).toFixed(1)} ${place.y(y).toFixed(1)}`)
+    .join("");
+  const dots =
+    points.length <= 30
+      ? points.map(([x, y]) => s("circle", { r: 2.6, cx: place.x(x), cy: place.y(y) }))
+      : [];
   return s("g", { class: `curve series-${index}` }, s("path", { d: way }), dots);
 }
 
@@ -50,12 +83,26 @@ function follow(picture, series, place, write, legend) {
   picture.addEventListener("pointermove", (event) => {
     const frame = picture.getBoundingClientRect();
     const x = ((event.clientX - frame.left) / frame.width) * WIDTH;
-    const near = series.map(({ points }) => points.reduce((best, point) => Math.abs(place.x(point[0]) - x) < Math.abs(place.x(best[0]) - x) ? point : best));
-    const step = near.reduce((best, point) => Math.abs(place.x(point[0]) - x) < Math.abs(place.x(best[0]) - x) ? point : best)[0];
+    const near = series.map(({ points }) =>
+      points.reduce((best, point) =>
+        Math.abs(place.x(point[0]) - x) < Math.abs(place.x(best[0]) - x) ? point : best,
+      ),
+    );
+    const step = near.reduce((best, point) =>
+      Math.abs(place.x(point[0]) - x) < Math.abs(place.x(best[0]) - x) ? point : best,
+    )[0];
     line.setAttribute("x1", place.x(step));
     line.setAttribute("x2", place.x(step));
     line.setAttribute("visibility", "visible");
-    const values = near.map((point, index) => h("span", {}, h("span", { class: `line-key series-${index}`, "aria-hidden": "true" }), `${series[index].name} `, h("strong", {}, write(point[1]))));
+    const values = near.map((point, index) =>
+      h(
+        "span",
+        {},
+        h("span", { class: `line-key series-${index}`, "aria-hidden": "true" }),
+        `${series[index].name} `,
+        h("strong", {}, write(point[1])),
+      ),
+    );
     fill(legend, values, h("span", { class: "soft" }, `${t("runs.step")} ${number(step, 6)}`));
   });
   picture.addEventListener("pointerleave", () => {
@@ -75,7 +122,10 @@ function thin(points) {
   });
 }
 
-const span = (values) => [values.reduce((a, b) => Math.min(a, b), Infinity), values.reduce((a, b) => Math.max(a, b), -Infinity)];
+const span = (values) => [
+  values.reduce((a, b) => Math.min(a, b), Infinity),
+  values.reduce((a, b) => Math.max(a, b), -Infinity),
+];
 
 /** Round numbers from at most `low` to at least `high`. */
 function ticks(low, high) {

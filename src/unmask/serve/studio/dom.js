@@ -49,16 +49,22 @@ export function field(label, control, hint = "") {
 export function segmented(label, options, chosen, change) {
   const name = `choice-${++labels}`;
   const radio = ([value, words]) =>
-    h("label", {},
+    h(
+      "label",
+      {},
       h("input", { type: "radio", name, value, checked: value === chosen, onchange: () => change(value) }),
-      h("span", {}, words));
+      h("span", {}, words),
+    );
   return h("fieldset", { class: "segmented" }, h("legend", { class: "unseen" }, label), options.map(radio));
 }
 
 /** A drop-down list; `options` are [value, words]. */
 export function select(options, chosen, change) {
-  const list = h("select", { onchange: () => change(list.value) },
-    options.map(([value, words]) => h("option", { value, selected: value === chosen }, words)));
+  const list = h(
+    "select",
+    { onchange: () => change(list.value) },
+    options.map(([value, words]) => h("option", { value, selected: value === chosen }, words)),
+  );
   return list;
 }
 

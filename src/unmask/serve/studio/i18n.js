@@ -29,7 +29,9 @@ export function setLanguage(chosen) {
 
 /** Whether a text is one of the examples that the panels begin with. */
 export const isExample = (text) =>
-  Object.entries(strings).some(([key, words]) => /example|^tasks\..*-.*\./.test(key) && words[current] === text);
+  Object.entries(strings).some(
+    ([key, words]) => /example|^tasks\..*-.*\./.test(key) && words[current] === text,
+  );
 
 /** The words of a key, with {names} replaced. */
 export function t(key, values = {}) {
@@ -41,7 +43,9 @@ export function t(key, values = {}) {
 /** A number as people of the language write it. */
 export function number(value, digits = 2) {
   if (value && Math.abs(value) < 1e-3) return value.toExponential(1);
-  return new Intl.NumberFormat(document.documentElement.lang, { maximumSignificantDigits: digits + 1 }).format(value);
+  return new Intl.NumberFormat(document.documentElement.lang, {
+    maximumSignificantDigits: digits + 1,
+  }).format(value);
 }
 
 /** A number with fixed decimals. */
@@ -60,5 +64,7 @@ export function percent(share) {
 /** A large number in few letters. */
 export function compact(value) {
   const shape = { notation: "compact", maximumSignificantDigits: 3 };
-  return Math.abs(value) < 1e4 ? number(value) : new Intl.NumberFormat(document.documentElement.lang, shape).format(value);
+  return Math.abs(value) < 1e4
+    ? number(value)
+    : new Intl.NumberFormat(document.documentElement.lang, shape).format(value);
 }

@@ -13,14 +13,25 @@ export const named = (models, name) => models.find((model) => model.name === nam
 /** A choice of model; of a single one, its name. */
 export function modelField(models, chosen, change, label = t("model.label")) {
   if (models.length === 1) {
-    return h("p", { class: "model-name" }, h("span", { class: "soft" }, `${label} `), h("strong", {}, models[0].name), h("br"), h("small", { class: "soft" }, facts(models[0])));
+    return h(
+      "p",
+      { class: "model-name" },
+      h("span", { class: "soft" }, `${label} `),
+      h("strong", {}, models[0].name),
+      h("br"),
+      h("small", { class: "soft" }, facts(models[0])),
+    );
   }
   const hint = h("small", { class: "soft" }, facts(chosen));
-  const list = select(models.map(({ name }) => [name, name]), chosen.name, (name) => {
-    const model = named(models, name);
-    hint.textContent = facts(model);
-    change(model);
-  });
+  const list = select(
+    models.map(({ name }) => [name, name]),
+    chosen.name,
+    (name) => {
+      const model = named(models, name);
+      hint.textContent = facts(model);
+      change(model);
+    },
+  );
   return h("div", {}, field(label, list), hint);
 }
 

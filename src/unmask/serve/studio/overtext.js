@@ -12,11 +12,30 @@ export function overText(text, tokens, choose) {
   const count = tokens.length;
   const slice = slicer(text);
   const arcs = s("svg", { class: "arcs", "aria-hidden": "true" });
-  const buttons = tokens.map((token, index) => h("button", {
-    type: "button", class: token.special ? "token special" : "token", "aria-pressed": "false",
-    onmouseenter: () => draw(index), onfocus: () => draw(index), onclick: () => pin(index),
-  }, token.special ? token.text : slice(token.start, token.end) || "·"));
-  const words = h("div", { class: "token-line", role: "group", "aria-label": t("attention.tokens"), onmouseleave: () => draw(pinned) }, withGaps());
+  const buttons = tokens.map((token, index) =>
+    h(
+      "button",
+      {
+        type: "button",
+        class: token.special ? "token special" : "token",
+        "aria-pressed": "false",
+        onmouseenter: () => draw(index),
+        onfocus: () => draw(index),
+        onclick: () => pin(index),
+      },
+      token.special ? token.text : slice(token.start, token.end) || "·",
+    ),
+  );
+  const words = h(
+    "div",
+    {
+      class: "token-line",
+      role: "group",
+      "aria-label": t("attention.tokens"),
+      onmouseleave: () => draw(pinned),
+    },
+    withGaps(),
+  );
   const box = h("div", { class: "over-text" }, arcs, words);
   const watch = new ResizeObserver(() => draw(last));
   let weight = () => 0;
@@ -60,14 +79,17 @@ export function overText(text, tokens, choose) {
     arcs.replaceChildren(...(row ? rowArcs(index, row, largest) : strongArcs()));
   }
 
-  const rowArcs = (index, row, largest) => row.flatMap((value, other) =>
-    other === index || value < FAINT * largest ? [] : [arc(index, other, value / largest)]);
+  const rowArcs = (index, row, largest) =>
+    row.flatMap((value, other) =>
+      other === index || value < FAINT * largest ? [] : [arc(index, other, value / largest)],
+    );
 
   function strongArcs() {
     const found = [];
     for (let a = 0; a < count; a++) {
       for (let b = 0; b < count; b++) {
-        if (a !== b && weight(a, b) >= STRONG && found.length < 400) found.push(arc(a, b, 0.6 * weight(a, b)));
+        if (a !== b && weight(a, b) >= STRONG && found.length < 400)
+          found.push(arc(a, b, 0.6 * weight(a, b)));
       }
     }
     return found;
@@ -81,7 +103,8 @@ export function overText(text, tokens, choose) {
     const rise = Math.min(34, 9 + Math.abs(x2 - x1) * 0.14);
     return s("path", {
       d: `M${x1} ${y1}C${x1} ${y1 - rise} ${x2} ${y2 - rise} ${x2} ${y2}`,
-      "stroke-width": (0.8 + 2.6 * strength).toFixed(2), "stroke-opacity": (0.15 + 0.8 * strength).toFixed(2),
+      "stroke-width": (0.8 + 2.6 * strength).toFixed(2),
+      "stroke-opacity": (0.15 + 0.8 * strength).toFixed(2),
     });
   }
 

@@ -22,7 +22,10 @@ export function sentence(change) {
       return [gap, view.buttons[index] ?? word.text];
     });
     fill(box, parts.length ? parts : h("span", { class: "soft" }, t("fill.nothing")));
-    box.classList.toggle("many", view.words.filter((word, index) => word.mask || view.chosen.has(index)).length > 1);
+    box.classList.toggle(
+      "many",
+      view.words.filter((word, index) => word.mask || view.chosen.has(index)).length > 1,
+    );
     roving(box);
   }
 
@@ -30,10 +33,18 @@ export function sentence(change) {
     if (!isWord(word.text)) return null;
     const hidden = word.mask || view.chosen.has(index);
     const said = hidden && !word.mask ? t("fill.hidden", { word: word.text }) : undefined;
-    return h("button", {
-      type: "button", class: "word", "aria-pressed": String(hidden), "aria-label": said, disabled: word.mask,
-      onclick: () => toggle(index),
-    }, h("span", {}, word.mask ? "?" : word.text));
+    return h(
+      "button",
+      {
+        type: "button",
+        class: "word",
+        "aria-pressed": String(hidden),
+        "aria-label": said,
+        disabled: word.mask,
+        onclick: () => toggle(index),
+      },
+      h("span", {}, word.mask ? "?" : word.text),
+    );
   }
 
   function toggle(index) {
@@ -60,7 +71,7 @@ export function sentence(change) {
     const now = splitWords(text);
     const shift = now.length - view.words.length;
     const same = (index, moved) => now[moved]?.text === view.words[index]?.text;
-    const place = (index) => same(index, index) ? index : same(index, index + shift) ? index + shift : -1;
+    const place = (index) => (same(index, index) ? index : same(index, index + shift) ? index + shift : -1);
     return new Set([...view.chosen].map(place).filter((index) => index >= 0));
   }
 

@@ -11,7 +11,9 @@ export function readState() {
 
 /** Write parameters into the address without a step in the history; empty ones are left out. */
 export function writeState(panel, values) {
-  const kept = Object.entries(values).filter(([, value]) => value !== "" && value !== null && value !== undefined);
+  const kept = Object.entries(values).filter(
+    ([, value]) => value !== "" && value !== null && value !== undefined,
+  );
   const query = new URLSearchParams(kept).toString();
   remembered.set(panel, query);
   history.replaceState(null, "", `#${panel}${query ? `?${query}` : ""}`);

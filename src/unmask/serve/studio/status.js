@@ -30,7 +30,10 @@ export function status(busyKey = "status.busy") {
     const own = (current = new AbortController());
     quiet();
     timers = [
-      setTimeout(() => { line.className = "status"; spin(t(busyKey)); }, PATIENCE),
+      setTimeout(() => {
+        line.className = "status";
+        spin(t(busyKey));
+      }, PATIENCE),
       setTimeout(() => spin(t("status.slow")), LONG),
     ];
     try {

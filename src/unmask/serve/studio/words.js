@@ -6,7 +6,10 @@ const WORD = /\[MASK\]|<mask>|[\p{L}\p{N}\p{M}]+(?:['’-][\p{L}\p{N}\p{M}]+)*|[
 /** The words and signs of a text: {text, start, end, mask}. */
 export function splitWords(text) {
   return [...text.matchAll(WORD)].map(({ 0: word, index }) => ({
-    text: word, start: index, end: index + word.length, mask: MASKS.includes(word),
+    text: word,
+    start: index,
+    end: index + word.length,
+    mask: MASKS.includes(word),
   }));
 }
 
@@ -37,4 +40,4 @@ export function slicer(text) {
 }
 
 /** A piece of a vocabulary as people read it. */
-export const pieceText = (piece) => piece.startsWith("##") ? `-${piece.slice(2)}` : piece.trim() || "␣";
+export const pieceText = (piece) => (piece.startsWith("##") ? `-${piece.slice(2)}` : piece.trim() || "␣");

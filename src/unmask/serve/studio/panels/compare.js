@@ -16,7 +16,10 @@ const FILL = "fill-mask";
 export function mount(root, { info, params, save }) {
   const models = able(info, FILL, ...TASKS);
   if (!models.length) return void fill(root, emptyCard(t("compare.none")));
-  const pair = [named(models, params.get("a")), models.find(({ name }) => name === params.get("b")) ?? models[1] ?? models[0]];
+  const pair = [
+    named(models, params.get("a")),
+    models.find(({ name }) => name === params.get("b")) ?? models[1] ?? models[0],
+  ];
   let task = params.get("task");
   let inputs = null;
   const form = h("div", { class: "stack" });
@@ -25,15 +28,30 @@ export function mount(root, { info, params, save }) {
 
   function showForm(given) {
     const shared = [FILL, ...TASKS].filter((one) => pair.every((model) => model.tasks.includes(one)));
-    sides.forEach(({ work, result }) => { work.stop(); fill(result); });
-    titles.forEach((title, side) => { title.textContent = pair[side].name; });
+    sides.forEach(({ work, result }) => {
+      work.stop();
+      fill(result);
+    });
+    titles.forEach((title, side) => {
+      title.textContent = pair[side].name;
+    });
     if (!shared.length) {
       inputs = null;
       return void fill(form, h("p", { class: "soft" }, t("compare.nothing")));
     }
     if (!shared.includes(task)) task = shared[0];
     inputs = task === FILL ? fillInputs(given, soon) : taskInputs(task, given, soon);
-    const choice = shared.length > 1 && segmented(t("tasks.task"), shared.map((one) => [one, t(`tasks.${one}`)]), task, (one) => { task = one; showForm(new URLSearchParams()); });
+    const choice =
+      shared.length > 1 &&
+      segmented(
+        t("tasks.task"),
+        shared.map((one) => [one, t(`tasks.${one}`)]),
+        task,
+        (one) => {
+          task = one;
+          showForm(new URLSearchParams());
+        },
+      );
     fill(form, choice, inputs.box);
     ask();
   }
@@ -49,22 +67,51 @@ export function mount(root, { info, params, save }) {
   }
 
   const soon = debounce(ask, 400);
-  const choose = (side) => modelField(models, pair[side], (model) => { pair[side] = model; showForm(new URLSearchParams(inputs?.values() ?? {})); }, t(side ? "compare.b" : "compare.a"));
-  fill(root,
+  const choose = (side) =>
+    modelField(
+      models,
+      pair[side],
+      (model) => {
+        pair[side] = model;
+        showForm(new URLSearchParams(inputs?.values() ?? {}));
+      },
+      t(side ? "compare.b" : "compare.a"),
+    );
+  fill(
+    root,
     h("div", { class: "card stack" }, h("div", { class: "halves" }, choose(0), choose(1)), form),
     models.length === 1 && h("p", { class: "hint" }, t("compare.one")),
-    h("div", { class: "halves versus" }, sides.map(({ work, result }, side) => h("section", { class: "card" }, titles[side], work.line, result))));
+    h(
+      "div",
+      { class: "halves versus" },
+      sides.map(({ work, result }, side) => h("section", { class: "card" }, titles[side], work.line, result)),
+    ),
+  );
   showForm(params);
-  return () => { soon.cancel(); sides.forEach(({ work }) => work.stop()); };
+  return () => {
+    soon.cancel();
+    sides.forEach(({ work }) => work.stop());
+  };
 }
 
 function fillInputs(given, changed) {
   const example = t("fill.example");
-  const text = h("textarea", { rows: 2, maxlength: 5000, spellcheck: false, value: given.get("text") ?? example });
-  const words = sentence((chosen) => { words.show(text.value, chosen); changed(); });
+  const text = h("textarea", {
+    rows: 2,
+    maxlength: 5000,
+    spellcheck: false,
+    value: given.get("text") ?? example,
+  });
+  const words = sentence((chosen) => {
+    words.show(text.value, chosen);
+    changed();
+  });
   const hidden = given.get("hidden") ?? (text.value === example ? t("fill.example.hidden") : "");
   words.show(text.value, hidden.split(",").filter(Boolean).map(Number));
-  text.addEventListener("input", () => { words.show(text.value, words.keepMasks(text.value)); changed(); });
+  text.addEventListener("input", () => {
+    words.show(text.value, words.keepMasks(text.value));
+    changed();
+  });
   const box = h("div", { class: "stack" }, field(t("fill.text"), text, t("fill.hint")), words.box);
   const values = () => ({ text: text.value, hidden: [...words.chosen].join(",") });
   return { box, values, complete: () => words.words.length > 0 };
@@ -78,9 +125,14 @@ async function fillAndScore(model, _, { text, hidden }, signal) {
   const hasMask = words.some((word) => word.mask);
   const columns = hasMask || chosen.size ? await askCandidates(model, masked, COUNT, signal) : [];
   const score = hasMask ? null : (await post("/score", { model: model.name, inputs: [text] }, signal))[0];
-  return h("div", { class: "stack" },
-    columns.map((list, gap) => candidateColumn(columns.length > 1 ? t("fill.gap", { number: gap + 1 }) : t("fill.candidates"), list)),
-    score && likelihood(text, score));
+  return h(
+    "div",
+    { class: "stack" },
+    columns.map((list, gap) =>
+      candidateColumn(columns.length > 1 ? t("fill.gap", { number: gap + 1 }) : t("fill.candidates"), list),
+    ),
+    score && likelihood(text, score),
+  );
 }
 
 /** The sentence tinted by how surprising each token is. */
@@ -90,9 +142,20 @@ function likelihood(text, score) {
   const parts = score.tokens.flatMap(({ start, end, log_probability: likely }) => {
     const gap = slice(last, start);
     last = Math.max(last, end);
-    return [gap, h("span", { class: "surprise", title: decimal(likely), vars: { "--against": Math.min(-likely / 12, 1) } }, slice(start, end))];
+    return [
+      gap,
+      h(
+        "span",
+        { class: "surprise", title: decimal(likely), vars: { "--against": Math.min(-likely / 12, 1) } },
+        slice(start, end),
+      ),
+    ];
   });
-  return h("div", {}, h("h3", {}, t("compare.likely")),
+  return h(
+    "div",
+    {},
+    h("h3", {}, t("compare.likely")),
     h("p", { class: "passage" }, parts, slice(last)),
-    h("p", { class: "small soft" }, t("compare.perplexity", { value: number(score.pseudo_perplexity, 3) })));
+    h("p", { class: "small soft" }, t("compare.perplexity", { value: number(score.pseudo_perplexity, 3) })),
+  );
 }

@@ -17,7 +17,12 @@ export function mount(root, { info, params, save, announce }) {
   let model = named(models, params.get("model"));
   let asked = null; // {masked, places, masks} of the last request
   const example = t("fill.example");
-  const text = h("textarea", { rows: 2, maxlength: 20000, spellcheck: false, value: params.get("text") ?? example });
+  const text = h("textarea", {
+    rows: 2,
+    maxlength: 20000,
+    spellcheck: false,
+    value: params.get("text") ?? example,
+  });
   const words = sentence(hideWords);
   const work = status("fill.busy");
   const results = h("div", { class: "columns" });
@@ -56,8 +61,15 @@ export function mount(root, { info, params, save, announce }) {
     if (!answer) return;
     results.classList.remove("stale");
     asked = { masked, places, masks };
-    fill(results, answer.map((list, mask) => candidateColumn(columnTitle(mask, answer.length), list, why.events(mask))));
-    announce(answer.map((list) => t("fill.said", { word: pieceText(list[0].token_str), share: percent(list[0].score) })).join(" "));
+    fill(
+      results,
+      answer.map((list, mask) => candidateColumn(columnTitle(mask, answer.length), list, why.events(mask))),
+    );
+    announce(
+      answer
+        .map((list) => t("fill.said", { word: pieceText(list[0].token_str), share: percent(list[0].score) }))
+        .join(" "),
+    );
   }
 
   function columnTitle(mask, count) {
@@ -73,19 +85,43 @@ export function mount(root, { info, params, save, announce }) {
     const chosen = new Set([...words.chosen].filter((one) => one !== index));
     text.value = text.value.slice(0, word.start) + piece.trim() + text.value.slice(word.end);
     const grown = splitWords(text.value).length - words.words.length;
-    words.show(text.value, [...chosen].map((one) => (one > index ? one + grown : one)));
+    words.show(
+      text.value,
+      [...chosen].map((one) => (one > index ? one + grown : one)),
+    );
     ask();
   }
 
   const soon = debounce(ask);
   text.addEventListener("input", typed);
-  fill(root,
-    h("div", { class: "card" },
-      h("div", { class: "fields" }, field(t("fill.text"), text), modelField(models, model, (chosen) => { model = chosen; ask(); })),
-      h("p", { class: "hint" }, t("fill.hint")), words.box, why.box),
-    work.line, h("h2", { class: "unseen" }, t("fill.candidates")), results);
+  fill(
+    root,
+    h(
+      "div",
+      { class: "card" },
+      h(
+        "div",
+        { class: "fields" },
+        field(t("fill.text"), text),
+        modelField(models, model, (chosen) => {
+          model = chosen;
+          ask();
+        }),
+      ),
+      h("p", { class: "hint" }, t("fill.hint")),
+      words.box,
+      why.box,
+    ),
+    work.line,
+    h("h2", { class: "unseen" }, t("fill.candidates")),
+    results,
+  );
   start();
-  return () => { soon.cancel(); work.stop(); why.clear(); };
+  return () => {
+    soon.cancel();
+    work.stop();
+    why.clear();
+  };
 }
 
 /** The line below the sentence that says which words decided a candidate; it colours them too. */
@@ -100,7 +136,7 @@ function whyBox(words, current, putIn, announce) {
     const { model, masked } = current();
     const key = JSON.stringify([model.name, masked, mask, piece]);
     const body = { model: model.name, inputs: masked, mask, target: piece.trim() };
-    const answer = known.get(key) ?? await work.run((signal) => post("/attribution", body, signal));
+    const answer = known.get(key) ?? (await work.run((signal) => post("/attribution", body, signal)));
     if (!answer) return;
     known.set(key, answer);
     show(answer, mask, piece);
@@ -108,22 +144,49 @@ function whyBox(words, current, putIn, announce) {
 
   function show(answer, mask, piece) {
     const { places } = current();
-    const scores = places.map(({ start, end }) => answer.tokens
-      .filter((token) => token.end > token.start && token.start < end && token.end > start)
-      .reduce((sum, token) => sum + token.score, 0));
+    const scores = places.map(({ start, end }) =>
+      answer.tokens
+        .filter((token) => token.end > token.start && token.start < end && token.end > start)
+        .reduce((sum, token) => sum + token.score, 0),
+    );
     const largest = Math.max(...scores.map(Math.abs), 1e-9);
     words.paint(scores.map((score) => score / largest));
-    const ranked = scores.map((score, index) => ({ score, word: words.words[index].text }))
+    const ranked = scores
+      .map((score, index) => ({ score, word: words.words[index].text }))
       .filter(({ score, word }) => isWord(word) && Math.abs(score) > 0.02 * largest)
-      .sort((a, b) => Math.abs(b.score) - Math.abs(a.score)).slice(0, 4);
-    const list = ranked.map(({ score, word }) => `${word} ${score > 0 ? "+" : "−"}${decimal(Math.abs(score))}`).join(", ");
+      .sort((a, b) => Math.abs(b.score) - Math.abs(a.score))
+      .slice(0, 4);
+    const list = ranked
+      .map(({ score, word }) => `${word} ${score > 0 ? "+" : "−"}${decimal(Math.abs(score))}`)
+      .join(", ");
     const line = t("fill.why", { word: pieceText(piece), words: list || "–" });
-    fill(said, h("p", {}, line, " ", h("button", { type: "button", class: "quiet", onclick: () => putIn(mask, piece) }, t("fill.use", { word: pieceText(piece) }))), legend());
+    fill(
+      said,
+      h(
+        "p",
+        {},
+        line,
+        " ",
+        h(
+          "button",
+          { type: "button", class: "quiet", onclick: () => putIn(mask, piece) },
+          t("fill.use", { word: pieceText(piece) }),
+        ),
+      ),
+      legend(),
+    );
     announce(line);
   }
 
   function legend() {
-    return h("p", { class: "small soft legend" }, h("span", { class: "swatch for" }), t("fill.for"), h("span", { class: "swatch against" }), t("fill.against"));
+    return h(
+      "p",
+      { class: "small soft legend" },
+      h("span", { class: "swatch for" }),
+      t("fill.for"),
+      h("span", { class: "swatch against" }),
+      t("fill.against"),
+    );
   }
 
   function clear() {

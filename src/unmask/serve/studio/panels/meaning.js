@@ -20,7 +20,11 @@ export function mount(root, context) {
 
   const first = context.params.get("view") === "pair" ? "pair" : "senses";
   const views = ["senses", "pair"].map((view) => [view, t(`meaning.${view}`)]);
-  fill(root, segmented(t("meaning.view"), views, first, (view) => show(view, new URLSearchParams())), body);
+  fill(
+    root,
+    segmented(t("meaning.view"), views, first, (view) => show(view, new URLSearchParams())),
+    body,
+  );
   show(first, context.params);
   return () => leave?.();
 }
@@ -28,6 +32,9 @@ export function mount(root, context) {
 /** A choice of the layer whose vectors are compared; "" leaves it to the server. */
 export function layerSelect(model, chosen, change) {
   const numbers = Array.from({ length: model.layers + 1 }, (_, layer) => String(layer));
-  const names = numbers.map((layer) => [layer, layer === "0" ? t("meaning.layer.input") : t("meaning.layer.number", { layer })]);
+  const names = numbers.map((layer) => [
+    layer,
+    layer === "0" ? t("meaning.layer.input") : t("meaning.layer.number", { layer }),
+  ]);
   return select([["", t("meaning.layer.auto")], ...names], chosen, change);
 }

@@ -11,7 +11,13 @@ import { layerSelect } from "./meaning.js";
 export function mountPair(root, { models, params, save, announce }) {
   let model = named(models, params.get("model"));
   let layer = params.get("layer") ?? "";
-  const box = (name) => h("textarea", { rows: 2, maxlength: 5000, spellcheck: false, value: params.get(name) ?? t(`pair.${name}.example`) });
+  const box = (name) =>
+    h("textarea", {
+      rows: 2,
+      maxlength: 5000,
+      spellcheck: false,
+      value: params.get(name) ?? t(`pair.${name}.example`),
+    });
   const [a, b] = [box("a"), box("b")];
   const work = status("pair.busy");
   const results = h("div");
@@ -32,20 +38,48 @@ export function mountPair(root, { models, params, save, announce }) {
   }
 
   function showLayers() {
-    fill(layers, field(t("meaning.layer"), layerSelect(model, layer, (chosen) => { layer = chosen; ask(); })));
+    fill(
+      layers,
+      field(
+        t("meaning.layer"),
+        layerSelect(model, layer, (chosen) => {
+          layer = chosen;
+          ask();
+        }),
+      ),
+    );
   }
 
   const soon = debounce(ask, 500);
   a.addEventListener("input", soon);
   b.addEventListener("input", soon);
   showLayers();
-  fill(root,
-    h("div", { class: "card stack" },
+  fill(
+    root,
+    h(
+      "div",
+      { class: "card stack" },
       h("div", { class: "halves" }, field(t("pair.a"), a), field(t("pair.b"), b)),
-      h("div", { class: "pair-of-fields" }, modelField(models, model, (chosen) => { model = chosen; layer = ""; showLayers(); ask(); }), layers)),
-    work.line, results);
+      h(
+        "div",
+        { class: "pair-of-fields" },
+        modelField(models, model, (chosen) => {
+          model = chosen;
+          layer = "";
+          showLayers();
+          ask();
+        }),
+        layers,
+      ),
+    ),
+    work.line,
+    results,
+  );
   ask();
-  return () => { soon.cancel(); work.stop(); };
+  return () => {
+    soon.cancel();
+    work.stop();
+  };
 }
 
 function view(inputs, { words, similarity, sentence }) {
@@ -58,26 +92,63 @@ function view(inputs, { words, similarity, sentence }) {
 
   function point(side, index) {
     const values = side === 0 ? similarity[index] : column(index);
-    sides[side].buttons.forEach((button, other) => button.setAttribute("aria-pressed", String(other === index)));
+    sides[side].buttons.forEach((button, other) =>
+      button.setAttribute("aria-pressed", String(other === index)),
+    );
     sides[side].paint(null);
     sides[1 - side].buttons.forEach((button) => button.setAttribute("aria-pressed", "false"));
     sides[1 - side].paint(values, strength);
     const best = values.indexOf(Math.max(...values));
-    fill(said, t("pair.nearest", { word: words[side][index].text, other: words[1 - side][best].text, value: decimal(values[best]) }));
+    fill(
+      said,
+      t("pair.nearest", {
+        word: words[side][index].text,
+        other: words[1 - side][best].text,
+        value: decimal(values[best]),
+      }),
+    );
   }
 
   const said = h("p", { class: "said", role: "status" }, t("pair.hint"));
-  return h("div", { class: "stack" },
-    h("div", { class: "card" },
+  return h(
+    "div",
+    { class: "stack" },
+    h(
+      "div",
+      { class: "card" },
       h("p", { class: "headline" }, h("span", { class: "big" }, decimal(sentence)), ` ${t("pair.whole")}`),
-      h("div", { class: "halves" }, sides.map(({ box }) => box)), said),
-    h("details", { class: "card", open: words[0].length * words[1].length <= 400 },
-      h("summary", {}, t("pair.table")), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("pair.table") }, table)));
+      h(
+        "div",
+        { class: "halves" },
+        sides.map(({ box }) => box),
+      ),
+      said,
+    ),
+    h(
+      "details",
+      { class: "card", open: words[0].length * words[1].length <= 400 },
+      h("summary", {}, t("pair.table")),
+      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("pair.table") }, table),
+    ),
+  );
 }
 
 function wordRow(text, words, point) {
   const slice = slicer(text);
-  const buttons = words.map((word, index) => h("button", { type: "button", class: "word", "aria-pressed": "false", onmouseenter: () => point(index), onfocus: () => point(index), onclick: () => point(index) }, h("span", {}, word.text)));
+  const buttons = words.map((word, index) =>
+    h(
+      "button",
+      {
+        type: "button",
+        class: "word",
+        "aria-pressed": "false",
+        onmouseenter: () => point(index),
+        onfocus: () => point(index),
+        onclick: () => point(index),
+      },
+      h("span", {}, word.text),
+    ),
+  );
   let last = 0;
   const parts = words.flatMap((word, index) => {
     const gap = slice(last, word.start);
@@ -86,16 +157,24 @@ function wordRow(text, words, point) {
   });
   const box = h("div", { class: "sentence smaller", role: "group", "aria-label": text }, parts, slice(last));
   roving(box);
-  const paint = (values, strength) => buttons.forEach((button, index) => {
-    button.style.setProperty("--for", values ? strength(values[index]) : 0);
-    button.title = values ? decimal(values[index]) : "";
-  });
+  const paint = (values, strength) =>
+    buttons.forEach((button, index) => {
+      button.style.setProperty("--for", values ? strength(values[index]) : 0);
+      button.title = values ? decimal(values[index]) : "";
+    });
   return { box, buttons, paint };
 }
 
 function matrix([rows, columns], similarity, strength) {
-  const head = h("tr", {}, h("td"), columns.map(({ text }) => h("th", { scope: "col" }, text)));
+  const head = h(
+    "tr",
+    {},
+    h("td"),
+    columns.map(({ text }) => h("th", { scope: "col" }, text)),
+  );
   const cell = (value) => h("td", { class: "heat", vars: { "--for": strength(value) } }, decimal(value));
-  const body = rows.map(({ text }, index) => h("tr", {}, h("th", { scope: "row" }, text), similarity[index].map(cell)));
+  const body = rows.map(({ text }, index) =>
+    h("tr", {}, h("th", { scope: "row" }, text), similarity[index].map(cell)),
+  );
   return h("table", { class: "matrix" }, h("thead", {}, head), h("tbody", {}, body));
 }

@@ -55,7 +55,13 @@ export function mount(root, { info, params, save, announce }) {
     records = records.concat(fresh);
     if (!fresh.length && !first && !done) return;
     const last = records.at(-1);
-    facts.textContent = last ? t(done ? "runs.facts.done" : "runs.facts", { step: number(last.step, 8), tokens: compact(last.tokens ?? 0), minutes: number((last.seconds ?? 0) / 60, 2) }) : t("runs.empty");
+    facts.textContent = last
+      ? t(done ? "runs.facts.done" : "runs.facts", {
+          step: number(last.step, 8),
+          tokens: compact(last.tokens ?? 0),
+          minutes: number((last.seconds ?? 0) / 60, 2),
+        })
+      : t("runs.empty");
     fill(charts, chartsOf(records));
     const option = list.querySelector("option:checked");
     if (option) option.textContent = t(done ? "runs.done" : "runs.going", { name: chosen });
@@ -63,9 +69,18 @@ export function mount(root, { info, params, save, announce }) {
   }
 
   const leaving = new AbortController();
-  fill(root, h("div", { class: "card" }, h("div", { class: "pair-of-fields" }, list, facts)), work.line, charts);
+  fill(
+    root,
+    h("div", { class: "card" }, h("div", { class: "pair-of-fields" }, list, facts)),
+    work.line,
+    charts,
+  );
   start();
-  return () => { clearTimeout(timer); leaving.abort(); work.stop(); };
+  return () => {
+    clearTimeout(timer);
+    leaving.abort();
+    work.stop();
+  };
 }
 
 const newest = (runs) => runs.reduce((best, run) => (run.updated > best.updated ? run : best));
@@ -84,8 +99,15 @@ function chartsOf(records) {
   const parts = [...found.keys()].filter((path) => path.startsWith("parts."));
   if (parts.length === 1) found.delete(parts[0]);
   const rank = (path) => (FIRST.indexOf(path.split(".")[0]) + FIRST.length + 1) % (FIRST.length + 1);
-  return [...found].sort(([a], [b]) => rank(a) - rank(b)).map(([path, series]) =>
-    curves(title(path), [...series].map(([split, points]) => ({ name: splitName(split), points })), SHARES.includes(path.split(".")[0])));
+  return [...found]
+    .sort(([a], [b]) => rank(a) - rank(b))
+    .map(([path, series]) =>
+      curves(
+        title(path),
+        [...series].map(([split, points]) => ({ name: splitName(split), points })),
+        SHARES.includes(path.split(".")[0]),
+      ),
+    );
 }
 
 /** The numbers of a record with their paths, one level deep. */
@@ -93,7 +115,9 @@ function numbersOf(record) {
   const inner = (key, value) => Object.entries(value).map(([name, one]) => [`${key}.${name}`, one]);
   return Object.entries(record)
     .filter(([key]) => !ASIDE.includes(key))
-    .flatMap(([key, value]) => (value && typeof value === "object" && !Array.isArray(value) ? inner(key, value) : [[key, value]]))
+    .flatMap(([key, value]) =>
+      value && typeof value === "object" && !Array.isArray(value) ? inner(key, value) : [[key, value]],
+    )
     .filter(([, value]) => typeof value === "number");
 }
 

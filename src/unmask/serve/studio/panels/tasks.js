@@ -23,7 +23,17 @@ export function mount(root, { info, params, save, announce }) {
     const known = TASKS.filter((one) => model.tasks.includes(one));
     if (!known.includes(task)) task = known[0];
     inputs = taskInputs(task, given, soon);
-    const choice = known.length > 1 && segmented(t("tasks.task"), known.map((one) => [one, t(`tasks.${one}`)]), task, (one) => { task = one; showForm(new URLSearchParams()); });
+    const choice =
+      known.length > 1 &&
+      segmented(
+        t("tasks.task"),
+        known.map((one) => [one, t(`tasks.${one}`)]),
+        task,
+        (one) => {
+          task = one;
+          showForm(new URLSearchParams());
+        },
+      );
     fill(form, choice, inputs.box);
     ask();
   }
@@ -44,24 +54,61 @@ export function mount(root, { info, params, save, announce }) {
 
   const soon = debounce(ask, 500);
   results.hidden = true;
-  fill(root,
-    h("div", { class: "card stack" }, modelField(models, model, (chosen) => { model = chosen; showForm(new URLSearchParams()); }), form),
-    work.line, results);
+  fill(
+    root,
+    h(
+      "div",
+      { class: "card stack" },
+      modelField(models, model, (chosen) => {
+        model = chosen;
+        showForm(new URLSearchParams());
+      }),
+      form,
+    ),
+    work.line,
+    results,
+  );
   showForm(params);
-  return () => { soon.cancel(); work.stop(); };
+  return () => {
+    soon.cancel();
+    work.stop();
+  };
 }
 
 /** The fields of a task: `box`, `values()`, `complete()`. */
 export function taskInputs(task, given, changed) {
   const answering = task === "question-answering";
-  const area = (name, rows) => h("textarea", { rows, maxlength: 60000, spellcheck: false, value: given.get(name) ?? t(`tasks.${task}.${name}`), oninput: changed });
+  const area = (name, rows) =>
+    h("textarea", {
+      rows,
+      maxlength: 60000,
+      spellcheck: false,
+      value: given.get(name) ?? t(`tasks.${task}.${name}`),
+      oninput: changed,
+    });
   const text = area("text", answering ? 6 : 3);
-  const second = answering ? area("question", 1) : task === "text-classification" ? h("input", { value: given.get("pair") ?? "", maxlength: 5000, oninput: changed }) : null;
-  const values = () => ({ text: text.value, ...(answering ? { question: second.value } : second && { pair: second.value }) });
+  const second = answering
+    ? area("question", 1)
+    : task === "text-classification"
+      ? h("input", { value: given.get("pair") ?? "", maxlength: 5000, oninput: changed })
+      : null;
+  const values = () => ({
+    text: text.value,
+    ...(answering ? { question: second.value } : second && { pair: second.value }),
+  });
   const complete = () => Boolean(text.value.trim() && (!answering || second.value.trim()));
   const fields = answering
     ? [field(t("tasks.question"), second), field(t("tasks.passage"), text)]
-    : [field(t("tasks.text"), text), second && h("details", { open: Boolean(second.value) }, h("summary", { class: "small" }, t("tasks.pair.add")), field(t("tasks.pair"), second, t("tasks.pair.hint")))];
+    : [
+        field(t("tasks.text"), text),
+        second &&
+          h(
+            "details",
+            { open: Boolean(second.value) },
+            h("summary", { class: "small" }, t("tasks.pair.add")),
+            field(t("tasks.pair"), second, t("tasks.pair.hint")),
+          ),
+      ];
   return { box: h("div", { class: "stack" }, fields), values, complete };
 }
 
@@ -72,7 +119,10 @@ export async function runTask(model, task, { text, question, pair }, signal) {
     return answerText(text, Array.isArray(answer) ? answer : [answer]);
   }
   if (task === "token-classification") {
-    return entityText(text, await pipeline(model.name, task, text, { aggregation_strategy: "simple" }, signal));
+    return entityText(
+      text,
+      await pipeline(model.name, task, text, { aggregation_strategy: "simple" }, signal),
+    );
   }
   const input = pair ? { text, text_pair: pair } : text;
   const answer = await pipeline(model.name, task, input, { top_k: 20 }, signal);
