@@ -210,9 +210,11 @@ def test_refusals(
     (index.folder / "000" / "000001.safetensors").write_bytes(b"broken")
     with pytest.raises(InputError, match="000001.safetensors is damaged"):
         Index(index.folder, loaded).nearest(["gato"])
-    (index.folder / "index.json").write_text("{}")
-    with pytest.raises(InputError, match="index.json is damaged"):
-        Index(index.folder, loaded)
+    whole = json.loads((index.folder / "index.json").read_text("utf-8"))
+    for content in ({}, [], whole | {"settings": {"colour": 1}}, {"settings": {}}):
+        (index.folder / "index.json").write_text(json.dumps(content))
+        with pytest.raises(InputError, match="index.json is damaged"):
+            Index(index.folder, loaded)
 
 
 def test_after_a_long_text_the_index_is_made_with_truncate(loaded: Predictor, tmp_path: Path) -> None:
@@ -255,6 +257,7 @@ def test_the_command(run: Any, folder: Path, files: list[Path], tmp_path: Path, 
         ((), "nothing to do: give a query, or --add FILE"),
         (("--add", files[0], "--word", "gato"), "--word asks for uses like that in a query"),
         (("gato", "--plural", "pt"), "--plural goes with --word"),
+        (("um gato", "--word", "gato", "--approximate"), "--approximate searches texts"),
         (("gato", "--layer", "2"), "--layer is for a new index: give it with --add FILE"),
         (("--add", tmp_path / "no.txt"), "there is no"),
         (("--add", files[0], "--layer", "x"), "--layer x: write a number, last4 or all"),

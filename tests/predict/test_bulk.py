@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import lzma
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from safetensors.numpy import load_file
 from unmask.errors import ConfigError, InputError, ModelError, OutputError
 from unmask.predict import MaskedLM, load, parts
 from unmask.predict.bulk import EmbedSummary, embed_file
+from unmask.predict.inputs import TooLongError
 from unmask.predict.parts import EmbedSettings
 from unmask.predict.standardise import Standardiser
 from unmask.processes import folder_lock
@@ -185,6 +187,10 @@ def test_after_a_long_text_the_command_goes_on_with_truncate(
         more.write("gato " * 90)
     with pytest.raises(InputError, match="line 21: the text has 92 tokens"):
         embed_file(lm, file, tmp_path / "a.npy")
+    with pytest.raises(TooLongError) as caught:
+        lm.embed(["gato", "gato " * 90])
+    again = pickle.loads(pickle.dumps(caught.value))  # as tasks on other machines do
+    assert (str(again), again.number) == (str(caught.value), 1)
     cut = EmbedSettings(truncate=True)
     assert embed_file(lm, file, tmp_path / "a.npy", cut).kept == 18
     embed_file(lm, file, tmp_path / "whole.npy", cut)

@@ -82,10 +82,8 @@ class Index:
                 " or build another index"
             )
         standardiser = self.folder / _STANDARDISER
-        self.settings = EmbedSettings(
-            **manifest["settings"],
-            standardise=Standardiser.load(standardiser) if standardiser.exists() else None,
-        )
+        fitted = Standardiser.load(standardiser) if standardiser.exists() else None
+        self.settings = replace(manifest["settings"], standardise=fitted)
 
     def __len__(self) -> int:
         return sum(file["texts"] for file in self.files)
@@ -255,7 +253,7 @@ def add_file(
         if list(source.state() or ()) != entry["state"]:
             raise InputError(f"{source} changed while it was read: run the same command when it is complete")
         entry |= {"texts": sum(Part(path).shape[0] for path in paths), "parts": len(paths)}
-        write_json(folder / _MANIFEST, _read(folder) | {"files": [*index.files, entry]})
+        _write(folder, _read(folder) | {"files": [*index.files, entry]})
     return int(entry["texts"])
 
 
@@ -269,11 +267,8 @@ def _create(folder: Path, model: Predictor, settings: EmbedSettings) -> None:
     (folder / _STANDARDISER).unlink(missing_ok=True)
     if settings.standardise:
         settings.standardise.save(folder / _STANDARDISER)
-    kept = asdict(replace(settings, standardise=None))
-    kept.pop("standardise")
-    name = str(model.folder.resolve().name) if model.folder else "in memory"
-    facts = {"name": name, "vectors": settings.facts(model), "settings": kept, "files": []}
-    write_json(folder / _MANIFEST, facts)
+    name = model.folder.resolve().name if model.folder else "in memory"
+    _write(folder, {"name": name, "vectors": settings.facts(model), "settings": settings, "files": []})
 
 
 def _begin(folder: Path, parts: Path, adding: dict[str, Any]) -> None:
@@ -302,13 +297,19 @@ def _read(folder: Path) -> dict[str, Any]:
     path = folder / _MANIFEST
     try:
         manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        if not {"name", "vectors", "settings", "files"} <= manifest.keys():
+        manifest |= {"settings": EmbedSettings(**manifest["settings"])}
+        if not {"name", "vectors", "files"} <= manifest.keys():
             raise ValueError("keys are missing")
     except FileNotFoundError:
         raise InputError(f"there is no index at {folder}: make one with --add FILE") from None
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"{path} is damaged: build the index again") from None
     return manifest
+
+
+def _write(folder: Path, manifest: dict[str, Any]) -> None:
+    settings = asdict(replace(manifest["settings"], standardise=None))  # which has a file of its own
+    write_json(folder / _MANIFEST, manifest | {"settings": settings})
 
 
 def _part_folder(folder: Path, number: int) -> Path:

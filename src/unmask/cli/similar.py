@@ -78,7 +78,7 @@ def similar(
 
     made = {"layer": None if word else layer, "pool": pool, "truncate": truncate, "standardise": standardise}
     said = [name for name, value in made.items() if value is not None]
-    _check(query, add, word, plural, said)
+    _check(query, add, word, plural, approximate, said)
     find_folder(model)
     if add is not None:
         one_source(add)
@@ -114,7 +114,14 @@ def similar(
         typer.echo(f"{one.score:.4f}  {' '.join(text.split())}  ({one.file}, {one.number + 1})")
 
 
-def _check(query: str | None, add: str | None, word: str | None, plural: str | None, said: list[str]) -> None:
+def _check(
+    query: str | None,
+    add: str | None,
+    word: str | None,
+    plural: str | None,
+    approximate: bool,
+    said: list[str],
+) -> None:
     """Options that do not go together."""
     from unmask.errors import ConfigError
 
@@ -124,5 +131,7 @@ def _check(query: str | None, add: str | None, word: str | None, plural: str | N
         raise ConfigError("--word asks for uses like that in a query: give a text that holds the word")
     if plural and not word:
         raise ConfigError("--plural goes with --word")
+    if approximate and word:
+        raise ConfigError("--approximate searches texts: leave it out with --word")
     if said and add is None:
         raise ConfigError(f"--{said[0]} is for a new index: give it with --add FILE")

@@ -16,16 +16,13 @@ MASKS = ("[MASK]", "<mask>")
 class TooLongError(InputError):
     """A text with more tokens than the model takes; `number` says which of those given, from 0."""
 
-    def __init__(self, which: str, number: int, length: int, limit: int) -> None:
-        super().__init__(
-            f"{which} has {length} tokens, but the model takes at most {limit}: "
-            "shorten it, or have it cut off (--truncate, truncate=True)"
-        )
-        self.number, self.length, self.limit = number, length, limit
+    def __init__(self, which: str, reason: str = "", number: int = 0) -> None:
+        super().__init__(f"{which} {reason}".strip())
+        self.reason, self.number = reason, number
 
     def at(self, place: str) -> "TooLongError":
         """The same, said of a place in a file."""
-        return TooLongError(f"{place}: the text", self.number, self.length, self.limit)
+        return TooLongError(f"{place}: the text", self.reason, self.number)
 
 
 class Inputs:
@@ -72,7 +69,12 @@ class Inputs:
     def _kept(self, length: int, limit: int, truncate: bool, number: int, count: int) -> Ints:
         """Places that stay: the beginning, and the special tokens that close the text."""
         if not truncate:
-            raise TooLongError(f"text {number + 1}" if count > 1 else "the text", number, length, limit)
+            which = f"text {number + 1}" if count > 1 else "the text"
+            reason = (
+                f"has {length} tokens, but the model takes at most {limit}: "
+                "shorten it, or have it cut off (--truncate, truncate=True)"
+            )
+            raise TooLongError(which, reason, number)
         places = np.arange(length)
         return places[(places < limit - self.closing) | (places >= length - self.closing)]
 
