@@ -15,7 +15,8 @@ from tests.serve.conftest import JSON, Running
 ROUTES = [
     "/", "/embed", "/embed_all", "/predict", "/rerank", "/similarity", "/tokenize", "/decode",
     "/v1/embeddings", "/fill-mask", "/text-classification", "/token-classification", "/question-answering",
-    "/feature-extraction", "/score", "/words", "/attention", "/attribution", "/models/lm", "/models/names",
+    "/feature-extraction", "/score", "/words", "/senses", "/attention", "/attribution", "/models/lm",
+    "/models/names",
     "/models/answers", "/models/topics/pipeline/text-classification",
 ]  # fmt: skip
 BODIES = [
@@ -32,6 +33,8 @@ BODIES = [
     b'{"ids": [2147483647]}', b'{"inputs": {"question": "", "context": ""}}', b'{"inputs": [{}]}',
     b'{"inputs": {"source_sentence": "", "sentences": []}}', b'{"query": "", "texts": []}',
     b'{"inputs": [["a", "b", "c"]]}', b'{"inputs": [["a"], ["a", "b"]]}', b'{"inputs": [["a"], "b"]}',
+    b'{"inputs": ["a", "a a"], "word": ""}', b'{"inputs": ["a", "a a"], "word": "a", "senses": 99}',
+    b'{"inputs": ["", "a (b"], "word": "(b"}', b'{"inputs": ["a a"], "word": "a", "layer": 99}',
     b'{"inputs": "[MASK]", "target": "", "parameters": null}',
     b'{"inputs": "[MASK][CLS][SEP][PAD]", "target": "[SEP]"}',
     ('{"inputs": "' + "[MASK]" * 60 + '"}').encode(), ('{"inputs": "' + "á̂" * 300 + '"}').encode(),

@@ -169,11 +169,11 @@ class Batcher:
                 if failed or not ticket.missing:
                     self.queue.close(ticket)
                     ready.append((self._waiters[ticket], result if failed else None))
+        self._told(Done(len(batch), tokens, now - begun))
         for (future, timing, arrived), error in ready:
             timing.queued, timing.computed = begun - arrived, now - begun
             with suppress(RuntimeError):  # the loop is closed: nobody waits
                 future.get_loop().call_soon_threadsafe(_resolve, future, error)
-        self._told(Done(len(batch), tokens, now - begun))
 
 
 def run_batch(lane: Lane, batch: Sequence[Item]) -> list[Any]:

@@ -185,3 +185,12 @@ class AttributionBody(Body):
     inputs: Annotated[str, Field(examples=["The [MASK] rose."])]
     mask: Annotated[int, Field(ge=0)] = 0
     target: str | None = None
+
+
+class SensesBody(Body):
+    """A word, texts in which it stands, how many senses it has there (by default what fits), at a layer."""
+
+    word: Annotated[str, Field(examples=["river"])]
+    inputs: Annotated[list[str], Field(examples=[["The river rose.", "A river of lava.", "No river here."]])]
+    senses: Annotated[int, Field(ge=1)] | None = None
+    layer: int | None = None

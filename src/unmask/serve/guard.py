@@ -118,11 +118,11 @@ class Guard:
 
     async def _answer(self, scope: Scope, body: bytes, receive: Receive, reply: "_Reply") -> None:
         """Run the routes until they are done, the client leaves, or time is over."""
-        given = iter([{"type": "http.request", "body": body, "more_body": False}])
+        given = [{"type": "http.request", "body": body, "more_body": False}]
         left = asyncio.ensure_future(receive())
 
         async def replay() -> MutableMapping[str, Any]:
-            return next(given, None) or await asyncio.shield(left)
+            return given.pop() if given else await asyncio.shield(left)
 
         work = asyncio.ensure_future(self.app(scope, replay, reply.send))
         try:

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 from unmask.analyse.attention import AttentionMaps, read_attention
 from unmask.analyse.attribution import Attribution, attribute
+from unmask.analyse.senses import Senses, find_senses
+from unmask.analyse.uses import Use
 from unmask.predict import Answer, Answerer, Classifier, MaskedLM, Score, Tagger
 from unmask.predict.predictor import Layer
 from unmask.predict.tasks import Prepared
@@ -112,3 +114,17 @@ def attribution(served: Served, asked: list[tuple[str, int, str | None]]) -> lis
     lm = served.predictor
     assert isinstance(lm, MaskedLM)
     return [attribute(lm, text, mask, target) for text, mask, target in asked]
+
+
+class Uses(NamedTuple):
+    """A word in texts, how many senses to find, and at which layer."""
+
+    word: str
+    uses: list[Use]
+    senses: int | None
+    layer: Layer
+
+
+def senses(served: Served, asked: list[Uses]) -> list[Senses]:
+    """The senses of each word."""
+    return [find_senses(served.predictor, each.uses, each.word, each.senses, each.layer) for each in asked]

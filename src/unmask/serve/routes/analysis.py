@@ -8,10 +8,11 @@ import numpy as np
 from fastapi import APIRouter, Response
 
 from unmask.analyse.attention import AttentionMaps
+from unmask.analyse.uses import find_uses, forms_of
 from unmask.predict import Score
 from unmask.predict.inputs import as_list
 from unmask.serve import work
-from unmask.serve.bodies import AttentionBody, AttributionBody, ScoreBody, WordsBody
+from unmask.serve.bodies import AttentionBody, AttributionBody, ScoreBody, SensesBody, WordsBody
 from unmask.serve.errors import invalid, too_large
 from unmask.serve.models import EMBED, FILL, Served, can_score
 from unmask.serve.routes import answer, documented
@@ -29,12 +30,17 @@ _ATTRIBUTED = {"target": "river", "probability": 0.4, "completeness_error": 0.00
                "tokens": [{"text": "rose", "start": 11, "end": 15, "score": 1.2}]}  # fmt: skip
 _WEIGHTS = 1 << 24
 """Attention weights in one answer: 45 MB in base64."""
+_SENSES = {"uses": [{"text": "The river rose.", "start": 4, "end": 9, "x": 0.1, "y": 0.4, "sense": 0,
+                    "nearest": [1]}],
+           "senses": [{"name": ["stream"], "size": 1, "examples": [0]}], "silhouette": None}  # fmt: skip
+_READINGS = 2
+"""Each use is read for its vector and for what could stand in its place."""
 _STEPS = 128
 """Passes through a text that an attribution takes, roughly."""
 
 
 def routes(site: Site) -> APIRouter:
-    """`/score`, `/words`, `/attention`, `/attribution`."""
+    """`/score`, `/words`, `/attention`, `/attribution`, `/senses`."""
     router = APIRouter(tags=["analysis"])
 
     @router.post("/score", responses=documented([_SCORED]))
@@ -81,6 +87,27 @@ def routes(site: Site) -> APIRouter:
         names = ("target", "probability", "completeness_error")
         parts = {"tokens": [asdict(t) for t in found.tokens], "words": [asdict(w) for w in found.words]}
         return answer({name: getattr(found, name) for name in names} | parts)
+
+    @router.post("/senses", responses=documented(_SENSES))
+    async def find_senses(body: SensesBody) -> Response:
+        """The uses of a word in some texts, on a map and grouped into senses."""
+        served = site.for_task(body.model, EMBED)
+        layer = layer_of(served, body.layer)
+        lengths = await site.lengths(served, body.inputs)
+        uses, cost = [], 0
+        for text, length in zip(body.inputs, lengths, strict=True):
+            found = list(find_uses([text], forms_of(body.word)))
+            uses += found
+            cost += _READINGS * len(found) * min(length, served.longest)
+        asked = work.Uses(body.word, uses, body.senses, layer)
+        (senses,) = await site.compute(served, work.senses, [asked], [cost])
+        return answer(
+            {
+                "uses": [asdict(use) for use in senses.uses],
+                "senses": [asdict(sense) for sense in senses.senses],
+                "silhouette": senses.silhouette,
+            }
+        )
 
     return router
 
