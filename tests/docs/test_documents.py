@@ -29,6 +29,8 @@ PAGES = [
     "docs/embeddings.md",
     "docs/finetuning.md",
     "docs/evaluation.md",
+    "docs/geometry.md",
+    "docs/senses.md",
     "docs/attention.md",
     "docs/probing.md",
 ]

@@ -1,1 +1,1 @@
-"""Vectors to understanding: probes."""
+"""Vectors to understanding: geometry, senses, neighbours, attention, probes."""
