@@ -11,7 +11,7 @@ Vectors have length 1, so that a product is a cosine. Exact search reads part af
 import heapq
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -34,6 +34,7 @@ from unmask.processes import folder_lock
 from unmask.progress import SILENT, Progress
 
 Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
 _MANIFEST, _STANDARDISER, _WORK = "index.json", "standardiser.safetensors", ".work"
 _USES = 256  # embedded at a time
 _WIDER = 8  # times as many as asked for are compared exactly after an approximate search
@@ -111,12 +112,16 @@ class Index:
         """The texts nearest to each query, best first."""
         self._check(top)
         wanted: Floats = self.settings.embed(self.model, list(queries))
-        if not approximate:
-            best = self._exact(wanted, top, progress)
-        else:
-            rows = self._approximate(progress).search(wanted, min(_WIDER * top, len(self))).keys
-            best = self._compared(wanted, np.asarray(rows, np.int64).reshape(len(wanted), -1), top)
-        return [[self._neighbour(score, -row) for score, row in found] for found in best]
+        search = self._approximate if approximate else self._exact
+        candidates = search(wanted, min(top, len(self)), progress)
+        texts = self._texts(np.unique(candidates))
+        return [
+            [
+                replace(texts[row][1], score=score)
+                for score, row in _best(((float(texts[row][0] @ query), row) for row in rows), top)
+            ]
+            for query, rows in zip(wanted, candidates.tolist(), strict=True)
+        ]
 
     def nearest_uses(
         self,
@@ -169,40 +174,22 @@ class Index:
                             yield use, Neighbour(0.0, text, 0, 0, place.file, number)
                 stage.advance(place.count)
 
-    def _exact(self, wanted: Floats, top: int, progress: Progress) -> list[list[tuple[float, int]]]:
+    def _exact(self, wanted: Floats, top: int, progress: Progress) -> Ints:
+        """The rows nearest to each query (queries, top), by comparing all."""
         best: list[list[tuple[float, int]]] = [[] for _ in wanted]
         with progress.stage("comparing", len(self), "texts") as stage:
             for place in self.places:
                 scores = wanted @ place.part.vectors.T
-                kept = min(top, scores.shape[1])
+                kept = min(top, place.count)
                 chosen = np.argpartition(-scores, kept - 1, axis=1)[:, :kept]
                 for query, rows in enumerate(chosen):
-                    found = zip(scores[query, rows].tolist(), (-place.row - rows).tolist(), strict=True)
-                    best[query] = heapq.nlargest(top, [*best[query], *found])
-                stage.advance(scores.shape[1])
-        return best
+                    found = zip(scores[query, rows].tolist(), (place.row + rows).tolist(), strict=True)
+                    best[query] = _best([*best[query], *found], top)
+                stage.advance(place.count)
+        return np.array([[row for _, row in found] for found in best])
 
-    def _compared(self, wanted: Floats, rows: NDArray[np.int64], top: int) -> list[list[tuple[float, int]]]:
-        """The best of the candidates of each query, by their exact cosines."""
-        return [
-            heapq.nlargest(top, ((float(self._vector(int(row)) @ query), -int(row)) for row in candidates))
-            for query, candidates in zip(wanted, rows, strict=True)
-        ]
-
-    def _place(self, row: int) -> _Place:
-        return self.places[int(np.searchsorted([place.row for place in self.places], row, "right")) - 1]
-
-    def _vector(self, row: int) -> Floats:
-        place = self._place(row)
-        return place.part.row(row - place.row)
-
-    def _neighbour(self, score: float, row: int) -> Neighbour:
-        place = self._place(row)
-        text = place.part.strings[row - place.row]
-        return Neighbour(score, text, 0, len(text), place.file, place.number + row - place.row)
-
-    def _approximate(self, progress: Progress) -> Any:
-        """The graph of all vectors (HNSW), made if it is not there, mapped into memory."""
+    def _approximate(self, wanted: Floats, top: int, progress: Progress) -> Ints:
+        """Rows near each query (queries, several times top), from a graph that is made if it is not there."""
         try:
             usearch = import_module("usearch.index")
         except ImportError as error:
@@ -219,7 +206,22 @@ class Index:
                 for old in self.folder.glob("approximate-*.usearch"):
                     if old != path:
                         old.unlink()
-        return usearch.Index.restore(str(path), view=True)
+        graph = usearch.Index.restore(str(path), view=True)  # mapped into memory
+        near = graph.search(wanted, min(_WIDER * top, len(self))).keys
+        return np.asarray(near, np.int64).reshape(len(wanted), -1)
+
+    def _texts(self, rows: Ints) -> dict[int, tuple[Floats, Neighbour]]:
+        """The vector and text of some rows, in order."""
+        found: dict[int, tuple[Floats, Neighbour]] = {}
+        for place in self.places:
+            mine = rows[(rows >= place.row) & (rows < place.row + place.count)]
+            if not len(mine):
+                continue
+            vectors, texts = place.part.rows((mine - place.row).tolist())
+            for row, vector, text in zip(mine.tolist(), vectors, texts, strict=True):
+                number = place.number + row - place.row
+                found[row] = vector, Neighbour(0.0, text, 0, len(text), place.file, number)
+        return found
 
 
 def add_file(
@@ -314,6 +316,11 @@ def _write(folder: Path, manifest: dict[str, Any]) -> None:
 
 def _part_folder(folder: Path, number: int) -> Path:
     return folder / f"{number:03d}"
+
+
+def _best(scored: Iterable[tuple[float, int]], top: int) -> list[tuple[float, int]]:
+    """The highest scores; of equal ones the first rows."""
+    return heapq.nsmallest(top, scored, key=lambda pair: (-pair[0], pair[1]))
 
 
 def _unit(vectors: Floats) -> Floats:

@@ -102,11 +102,16 @@ class Part:
         with _damage(self.path), safe_open(self.path, "np") as file:
             return tuple(file.get_slice("vectors").get_shape())
 
-    def row(self, number: int) -> Floats:
-        """One vector, without reading the others."""
+    def rows(self, numbers: Sequence[int]) -> tuple[Floats, list[str]]:
+        """Some vectors and their texts, without reading the others."""
         with _damage(self.path), safe_open(self.path, "np") as file:
-            row: Floats = file.get_slice("vectors")[number : number + 1][0]
-        return row
+            vectors, joined, ends = map(file.get_slice, ("vectors", "strings", "ends"))
+            found = np.concatenate([vectors[number : number + 1] for number in numbers])
+            strings = []
+            for number in numbers:
+                start = int(ends[number - 1 : number][0]) if number else 0
+                strings.append(joined[start : int(ends[number : number + 1][0])].tobytes().decode())
+        return found, strings
 
     def _read(self, name: str) -> Any:
         with _damage(self.path), safe_open(self.path, "np") as file:
