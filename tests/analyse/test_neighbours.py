@@ -120,6 +120,8 @@ def test_uses_of_a_word(loaded: Predictor, tmp_path: Path) -> None:
         index.nearest_uses("banco", "O gato dorme.")
     with pytest.raises(InputError, match="no text of .* holds pedras, but for the query"):
         index.nearest_uses("pedras", "As pedras.")
+    with pytest.raises(InputError, match="compared at one layer"):
+        index.nearest_uses("banco", BENCHES[0], layer="all")
     with pytest.raises(InputError, match="no layer 9"):
         index.nearest_uses("banco", BENCHES[0], layer=9)
 

@@ -138,6 +138,8 @@ class Index:
         plurals. Their vectors are computed now, for an index of every word would be too large.
         """
         self._check(top)
+        if layer == "all":
+            raise InputError("uses are compared at one layer: say a number, or last4")
         forms = forms_of(word, plural)
         asked = next(find_uses([query], forms), None)
         if asked is None:
