@@ -27,16 +27,32 @@ def find_models(given: list[Path]) -> list[Path]:
     return [Path(found.origin).parent / "model"]
 
 
-def read_pairs(language: str) -> list:
+def read_pairs(language: str, part: str = "dev") -> list:
     from unmask.analyse.geometry import ScoredPair
     from unmask.tasks.columns import Columns
     from unmask.tasks.read import read_examples
 
     if language == "en":
-        path, columns = data_root() / "eval/en/stsb/dev.tsv", Columns("6", "7", "5")
+        path, columns = data_root() / f"eval/en/stsb/{part}.tsv", Columns("6", "7", "5")
     else:
-        path, columns = data_root() / "eval/pt/assin2/dev.xml", Columns(label="similarity")
+        path, columns = data_root() / f"eval/pt/assin2/{part}.xml", Columns(label="similarity")
     return [ScoredPair(e.text, e.pair, e.target) for e in read_examples("regress", path, columns)]
+
+
+def fitted_on_the_task(model, sentences: list[str], pairs: list) -> list[str]:
+    """The correlation of every layer, z-scored by what is fitted on sentences like those compared."""
+    from unmask.analyse.geometry import Vectors, spearman
+    from unmask.analyse.intrinsic import unit
+
+    vectors = Vectors(model, sentences)
+    first, second = (vectors.embed([pair[side] for pair in pairs]) for side in (0, 1))
+    scores = np.array([pair.score for pair in pairs])
+    found = []
+    for layer in range(model.config.layers + 1):
+        fitted = vectors.standardiser(layer, "zscore", "sentence")
+        one, two = (unit(fitted.apply(side[:, layer])) for side in (first, second))
+        found.append(f"{spearman((one * two).sum(1), scores).value:.3f}")
+    return found
 
 
 def published(layer: int, depth: int) -> str:
@@ -55,13 +71,18 @@ def draw(curves: dict[str, list[float]]):
     return lines("Anisotropy", "expected cosine of random words", points, "depth", from_zero=True)
 
 
-def measure_model(folder: Path, sentences: list[str], pairs: list) -> tuple[str, dict[str, list[float]]]:
+def measure_model(folder: Path, sentences: list[str], language: str) -> tuple[str, dict[str, list[float]]]:
     """The tables of a model, and its curves."""
     from unmask import load
     from unmask.analyse.geometry import RAW, Vectors, measure
     from unmask.analyse.geometry_page import LAYERS, NAMES, layer_rows, method_rows
 
-    found = measure(Vectors(load(folder, "cpu"), sentences), pairs)
+    model, pairs = load(folder, "cpu"), read_pairs(language)
+    found = measure(Vectors(model, sentences), pairs)
+    like = [pair.first for pair in read_pairs(language, "train")][: len(sentences)]
+    columns = zip(
+        method_rows(found, lambda m: m.similarity), fitted_on_the_task(model, like, pairs), strict=True
+    )
     depth = len(found.of(RAW)) - 1
     methods = ["layer", *(NAMES.get(method, method) for method in found.methods)]
     curve = [(*row, published(n, depth)) for n, row in enumerate(method_rows(found, lambda m: m.anisotropy))]
@@ -75,7 +96,7 @@ def measure_model(folder: Path, sentences: list[str], pairs: list) -> tuple[str,
             "Every measure, raw:",
             table(LAYERS, layer_rows(found)),
             f"Spearman correlation of sentence cosines with {found.pairs:,} scores:",
-            table(methods, method_rows(found, lambda m: m.similarity)),
+            table([*methods, "z-scores, fitted on its training part"], [(*row, own) for row, own in columns]),
         ]
     )
     return text, {name: values[RAW], f"{name}, z-scores": values["zscore"]}
@@ -96,7 +117,7 @@ def main() -> None:
     some = sample(sentences(find_sources([str(file) for file in files])), options.sentences)
     parts, curves = [], {}
     for folder in models:
-        part, more = measure_model(folder, some, read_pairs(options.language))
+        part, more = measure_model(folder, some, options.language)
         parts.append(part)
         curves |= more
     drawn = f"geometry-{options.language}.svg"
