@@ -175,6 +175,8 @@ def test_a_sample_is_the_same_and_says_so(model: Path, pair_suite: Path, tmp_pat
     places = ["-m", str(model), "-o", str(tmp_path / "few")]
     shown = CliRunner().invoke(app, ["evaluate", str(pair_suite), "-q", "--sample", "2", "--json", *places])
     assert json.loads(shown.stdout)["notes"] == [note]
+    with pytest.raises(OutputError, match="holds mine as a whole: name another folder"):
+        evaluate(str(pair_suite), model, tmp_path / "whole", sample=2)
     evaluate(str(pair_suite), model, tmp_path / "all")  # its note goes with the sample
     assert "--sample" not in (model / "README.md").read_text("utf-8")
 

@@ -73,6 +73,10 @@ def _run(context: Context, fingerprint: str, material: str, files: int) -> Resul
     if before is not None and before.fingerprint == mark:
         progress.say(f"{found.name}: done already")
         return before
+    if before is not None and context.sample is not None and SAMPLE not in before.details:
+        raise OutputError(
+            f"{context.out} holds {found.name} as a whole: name another folder for the results of a sample"
+        )
     progress.say(f"{found.name}: reading {count(files, 'file')} (the whole suite: {found.suite.about})")
     start = time.monotonic()
     outcome = KINDS[found.suite.kind](context, found.suite)
