@@ -162,7 +162,8 @@ def _compare_suite(first: Path, second: Path, suite: str, seed: int) -> dict[str
     if one.data != other.data or ones.keys() != others.keys():
         raise InputError(
             f"{suite}: {first} and {second} were not measured on the same items "
-            f"({len(ones)} and {len(others)}): run it again for both, on the same data, with the same seed and sample"
+            f"({len(ones)} and {len(others)}): run it again for both, on the same data, with the same seed"
+            " and sample"
         )
     found = {}
     for measure in one.measures:
