@@ -13,7 +13,7 @@ from unmask.analyse.geometry_page import charts, write_geometry
 from unmask.analyse.intrinsic import expected_cosine, self_similarity
 from unmask.cli import app
 from unmask.errors import InputError, UserError
-from unmask.predict import MaskedLM
+from unmask.predict import MaskedLM, load
 from unmask.predict.standardise import METHODS, Standardiser
 from unmask.text import find_sources
 
@@ -148,6 +148,11 @@ def test_command(folder: Path, text_file: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "geometry.html").exists()
     saved = Standardiser.load(tmp_path / "z.safetensors")
     assert (saved.method, saved.about["layer"], saved.about["level"]) == ("abtt", "2", "word")
+    model = load(folder, "cpu")
+    plain, moved = (model.embed("O gato viu.", "word", 2, standardise=each) for each in (None, saved))
+    assert moved == pytest.approx(saved.apply(plain), abs=1e-6)
+    with pytest.raises(UserError, match="layer 2"):
+        model.embed("O gato viu.", "word", 1, standardise=saved)
     printed = CliRunner().invoke(app, [*command, "--json"], catch_exceptions=False).stdout
     assert json.loads(printed) == json.loads((tmp_path / "out" / "geometry.json").read_text("utf-8"))
 
