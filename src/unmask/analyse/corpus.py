@@ -12,11 +12,9 @@ from unmask.text import Cleaner, Source, read_sources, sentence_starts
 Item = TypeVar("Item")
 
 
-def sentences(
-    sources: Sequence[Source], config: TextConfig | None = None, progress: Progress = SILENT
-) -> Iterator[str]:
+def sentences(sources: Sequence[Source], progress: Progress = SILENT) -> Iterator[str]:
     """Every sentence of every document, as a stream; files without any text are an error."""
-    config = config or TextConfig()
+    config = TextConfig()
     clean, empty, found = Cleaner(config), list[Source](), False
     total = sum(source.expected_chars for source in sources)
     with progress.stage("text", total or None, "characters") as stage:

@@ -21,6 +21,7 @@ _USES = 40
 """Uses of each group that are asked about."""
 _LOOKED_AT = 300
 """Vocabulary entries that may turn out to be no words."""
+_TOP = 5
 _TINY = 1e-12
 
 
@@ -34,7 +35,7 @@ def no_substitutes(model: Predictor) -> str | None:
 
 
 def typical_substitutes(
-    model: Predictor, groups: Sequence[Sequence[Use]], progress: Progress = SILENT, top: int = 5
+    model: Predictor, groups: Sequence[Sequence[Use]], progress: Progress = SILENT
 ) -> list[tuple[str, ...]]:
     """For each group of uses the words that fit there and less so in the others, best first.
 
@@ -54,7 +55,7 @@ def typical_substitutes(
         elsewhere = (here.sum(0) - here) / (len(groups) - 1)
         weights = here * np.log((here + _TINY) / (elsewhere + _TINY))
     own = {use.form.lower() for uses in groups for use in uses}
-    return [_best(row, model.tokenizer, own, top) for row in weights]
+    return [_best(row, model.tokenizer, own) for row in weights]
 
 
 def _mean_probabilities(model: MaskedLM, uses: Sequence[Use]) -> Floats:
@@ -78,12 +79,12 @@ def _whole_words(tokenizer: Tokenizer) -> NDArray[np.bool_]:
     return begins
 
 
-def _best(weights: Floats, tokenizer: Tokenizer, own: set[str], top: int) -> tuple[str, ...]:
+def _best(weights: Floats, tokenizer: Tokenizer, own: set[str]) -> tuple[str, ...]:
     found: list[str] = []
     for entry in np.argsort(-weights)[:_LOOKED_AT]:
         word = tokenizer.decode([int(entry)]).strip().lower()
         if weights[entry] > 0 and len(word) > 1 and word.isalpha() and word not in own and word not in found:
             found.append(word)
-        if len(found) == top:
+        if len(found) == _TOP:
             break
     return tuple(found)
