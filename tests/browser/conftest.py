@@ -21,6 +21,7 @@ HEADS: dict[str, tuple[str, str, dict[str, object]]] = {
     "answers": ("wordpiece", "answer", {}),
 }
 WIDTHS = {"desktop": (1280, 860), "phone": (390, 844)}
+PATIENCE = 20_000  # milliseconds: the first request of a kind loads what it needs
 Open = Callable[..., Any]
 
 
@@ -68,6 +69,7 @@ def browser() -> Iterator[Any]:
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if found is None:
         pytest.skip("no Chromium: apt-get install chromium")
+    playwright.expect.set_options(timeout=PATIENCE)
     with playwright.sync_playwright() as driver:
         started = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield started
@@ -86,7 +88,7 @@ def open_page(browser: Any) -> Iterator[Open]:
         )
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(PATIENCE)
         here = address.split("#")[0].rstrip("/")
         page.on("console", lambda told: told.type in ("error", "warning") and wrong.append(told.text))
         page.on("pageerror", lambda error: wrong.append(str(error)))

@@ -68,7 +68,9 @@ def test_meaning_draws_a_map_of_senses(studio: str, open_page: Open, locale: str
     expect(page.locator(".use.pointed")).to_have_count(1)
     expect(page.locator(".near-lines path")).to_have_count(3)
     page.locator("textarea").fill("nothing here\nnada aqui")
-    expect(page.locator(".use")).to_have_count(0)
+    expect(page.locator(".status.failed")).to_contain_text(word)
+    assert page.locator(".map").evaluate("map => map.closest('[inert]') !== null")
+    open_page.wrong[:] = [told for told in open_page.wrong if "422" not in told]  # type: ignore[attr-defined]
 
 
 @BOTH
@@ -114,7 +116,7 @@ def test_tasks_label_mark_and_answer(studio: str, open_page: Open, locale: str, 
     )
     assert shown == text
     page.locator("select").select_option("answers")
-    page.locator("textarea").nth(1).fill("𝒜 sea 🌊 storm closed the old port.")
+    page.locator("textarea").fill("𝒜 sea 🌊 storm closed the old port.")
     expect(page.locator(".passage")).to_have_text("𝒜 sea 🌊 storm closed the old port.")
     expect(page.locator("mark.answer")).to_have_text(page.locator(".big").inner_text())
 

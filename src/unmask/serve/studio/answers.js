@@ -1,6 +1,6 @@
 // What task models answer: labels with bars, entities in their text, an answer in its passage.
 
-import { h } from "./dom.js";
+import { div, h, note } from "./dom.js";
 import { decimal, percent, t } from "./i18n.js";
 import { slicer } from "./words.js";
 
@@ -37,7 +37,7 @@ export function labelBars(labels) {
 
 /** A text with its entities marked; each says what it is. */
 export function entityText(text, entities) {
-  if (!entities.length) return h("p", { class: "soft" }, t("tasks.noEntities"));
+  if (!entities.length) return note(t("tasks.noEntities"));
   const slice = slicer(text);
   const kinds = [...new Set(entities.map(kind))].sort();
   let last = 0;
@@ -62,35 +62,20 @@ export function entityText(text, entities) {
 
 const kind = (entity) => entity.entity_group ?? entity.entity;
 
-/** The likeliest answer marked in its passage, the others below. */
-export function answerText(passage, answers) {
-  const [best, ...others] = answers;
-  if (!best || !best.answer) return h("p", { class: "soft" }, t("tasks.noAnswer"));
+/** An answer marked in its passage. */
+export function answerText(passage, { answer, score, start, end }) {
+  if (!answer) return note(t("tasks.noAnswer"));
   const slice = slicer(passage);
-  const other = ({ answer, score }) => h("li", {}, answer, " ", h("span", { class: "soft" }, percent(score)));
-  return h(
-    "div",
-    { class: "stack" },
+  const marked = h("mark", { class: "answer" }, slice(start, end));
+  return div(
+    "stack",
     h(
       "p",
       { class: "headline" },
-      h("span", { class: "big" }, best.answer),
+      h("span", { class: "big" }, answer),
       " ",
-      h("span", { class: "soft" }, percent(best.score)),
+      h("span", { class: "soft" }, percent(score)),
     ),
-    h(
-      "p",
-      { class: "passage" },
-      slice(0, best.start),
-      h("mark", { class: "answer" }, slice(best.start, best.end)),
-      slice(best.end),
-    ),
-    others.length > 0 &&
-      h(
-        "div",
-        {},
-        h("h3", {}, t("tasks.others")),
-        h("ol", { class: "others" }, others.filter(({ answer }) => answer).map(other)),
-      ),
+    h("p", { class: "passage" }, slice(0, start), marked, slice(end)),
   );
 }

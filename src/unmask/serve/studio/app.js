@@ -1,7 +1,7 @@
 // The frame: header, navigation, settings; it shows one panel at a time.
 
 import { ApiError, get, setKey } from "./api.js";
-import { field, fill, h, s, segmented } from "./dom.js";
+import { div, field, fill, h, s, segmented } from "./dom.js";
 import { isExample, language, loadStrings, setLanguage, t } from "./i18n.js";
 import { able } from "./models.js";
 import { linkTo, readState, writeState } from "./state.js";
@@ -109,8 +109,8 @@ function show({ keepFocus = false } = {}) {
   frame();
   document.title = `${t(`${panel}.name`)} · unmask Studio`;
   const heading = h("h1", { tabindex: "-1" }, t(`${panel}.title`));
-  const body = h("div", { class: `panel panel-${panel}` });
-  fill(main, h("div", { class: "intro" }, heading, h("p", { class: "lead" }, t(`${panel}.lead`))), body);
+  const body = div(`panel panel-${panel}`);
+  fill(main, div("intro", heading, h("p", { class: "lead" }, t(`${panel}.lead`))), body);
   const save = (values) => {
     writeState(panel, values);
     document.querySelector("#nav [aria-current]").href = linkTo(panel);
@@ -150,9 +150,8 @@ async function start() {
     if (error.status === 401 || error.status === 403) return askForKey(error.message);
     return fill(
       main,
-      h(
-        "div",
-        { class: "card narrow" },
+      div(
+        "card narrow",
         h("h1", {}, t("app.down")),
         h("p", { class: "status failed", role: "alert" }, error.message),
         h("button", { class: "primary", onclick: start }, t("app.again")),

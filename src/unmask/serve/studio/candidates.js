@@ -1,6 +1,6 @@
 // Candidates for hidden words: a list with bars for each mask. Fill and Compare show them.
 
-import { h, roving } from "./dom.js";
+import { div, h, roving } from "./dom.js";
 import { percent, t } from "./i18n.js";
 import { pipeline } from "./api.js";
 import { pieceText } from "./words.js";
@@ -40,7 +40,7 @@ function row(candidate, largest, events) {
     ),
     h("span", { class: "figure" }, percent(candidate.score)),
   ];
-  if (!events) return h("div", { class: "candidate" }, inside);
+  if (!events) return div("candidate", inside);
   const button = h("button", { type: "button", class: "candidate", "aria-pressed": "false" }, inside);
   for (const [name, act] of Object.entries(events(candidate, button))) button.addEventListener(name, act);
   return button;

@@ -7,7 +7,10 @@ export function h(tag, props = {}, ...children) {
   return furnish(document.createElement(tag), props, children);
 }
 
-/** The same for SVG. */
+/** A box with a class. */
+export const div = (kind, ...children) => h("div", { class: kind }, ...children);
+
+/** The same as `h` for SVG. */
 export function s(tag, props = {}, ...children) {
   return furnish(document.createElementNS(SVG, tag), props, children);
 }
@@ -44,6 +47,14 @@ export function field(label, control, hint = "") {
   if (note) control.setAttribute("aria-describedby", note.id);
   return h("div", { class: "field" }, h("label", { for: control.id }, label), control, note);
 }
+
+/** A field for longer text, which grows with it. */
+export function area(value, rows = 2, maxlength = 5000) {
+  return h("textarea", { rows, maxlength, spellcheck: false, value });
+}
+
+/** A quiet line of text. */
+export const note = (words) => h("p", { class: "soft" }, words);
 
 /** A choice of one of a few, as a row of radio buttons; `options` are [value, words]. */
 export function segmented(label, options, chosen, change) {

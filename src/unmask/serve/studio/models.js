@@ -1,6 +1,6 @@
 // Which loaded models can do a thing, and choosing among them.
 
-import { field, h, select } from "./dom.js";
+import { div, field, h, select } from "./dom.js";
 import { number, t } from "./i18n.js";
 
 /** Models that can do one of the tasks; without tasks, all that have a network to look into. */
@@ -43,5 +43,15 @@ function facts({ family, layers, heads, width, vocab_size: vocabulary }) {
 
 /** What to say where a panel has nothing to show. */
 export function emptyCard(words) {
-  return h("div", { class: "card empty" }, h("p", {}, words));
+  return div("card empty", h("p", {}, words));
+}
+
+/** A choice of the layer whose vectors are compared; "" leaves it to the server. */
+export function layerField(model, chosen, change) {
+  const numbers = Array.from({ length: model.layers + 1 }, (_, layer) => String(layer));
+  const names = numbers.map((layer) => [
+    layer,
+    layer === "0" ? t("meaning.layer.input") : t("meaning.layer.number", { layer }),
+  ]);
+  return field(t("meaning.layer"), select([["", t("meaning.layer.auto")], ...names], chosen, change));
 }

@@ -1,6 +1,6 @@
 // Weights between the tokens of a text, drawn over the text itself as tints and arcs.
 
-import { h, roving, s, setVars } from "./dom.js";
+import { div, h, roving, s, setVars } from "./dom.js";
 import { percent, t } from "./i18n.js";
 import { slicer } from "./words.js";
 
@@ -34,25 +34,15 @@ export function overText(text, tokens, choose) {
       "aria-label": t("attention.tokens"),
       onmouseleave: () => draw(pinned),
     },
-    withGaps(),
+    withGaps(tokens, buttons, slice),
   );
-  const box = h("div", { class: "over-text" }, arcs, words);
+  const box = div("over-text", arcs, words);
   const watch = new ResizeObserver(() => draw(last));
   let weight = () => 0;
   let pinned = null;
   let last = null;
   roving(words);
   watch.observe(box);
-
-  function withGaps() {
-    let end = 0;
-    return tokens.flatMap((token, index) => {
-      if (token.special) return [" ", buttons[index], " "];
-      const gap = slice(end, token.start);
-      end = Math.max(end, token.end);
-      return [gap, buttons[index]];
-    });
-  }
 
   function show(values, way, token) {
     weight = way === "from" ? (a, b) => values[a * count + b] : (a, b) => values[b * count + a];
@@ -97,16 +87,36 @@ export function overText(text, tokens, choose) {
 
   function arc(from, to, strength) {
     const frame = box.getBoundingClientRect();
-    const [a, b] = [buttons[from], buttons[to]].map((button) => button.getBoundingClientRect());
-    const place = (edge) => [edge.left + edge.width / 2 - frame.left, edge.top - frame.top + 2];
-    const [[x1, y1], [x2, y2]] = [place(a), place(b)];
-    const rise = Math.min(34, 9 + Math.abs(x2 - x1) * 0.14);
-    return s("path", {
-      d: `M${x1} ${y1}C${x1} ${y1 - rise} ${x2} ${y2 - rise} ${x2} ${y2}`,
-      "stroke-width": (0.8 + 2.6 * strength).toFixed(2),
-      "stroke-opacity": (0.15 + 0.8 * strength).toFixed(2),
-    });
+    return arcPath(
+      frame,
+      buttons[from].getBoundingClientRect(),
+      buttons[to].getBoundingClientRect(),
+      strength,
+    );
   }
 
   return { box, show, close: () => watch.disconnect() };
+}
+
+/** Buttons with what stands between them; pieces of a word stand together. */
+function withGaps(tokens, buttons, slice) {
+  let end = 0;
+  return tokens.flatMap((token, index) => {
+    if (token.special) return [" ", buttons[index], " "];
+    const gap = slice(end, token.start);
+    end = Math.max(end, token.end);
+    return [gap, buttons[index]];
+  });
+}
+
+/** A curve from one button to another, thicker where the weight is larger. */
+function arcPath(frame, from, to, strength) {
+  const place = (edge) => [edge.left + edge.width / 2 - frame.left, edge.top - frame.top + 2];
+  const [[x1, y1], [x2, y2]] = [place(from), place(to)];
+  const rise = Math.min(34, 9 + Math.abs(x2 - x1) * 0.14);
+  return s("path", {
+    d: `M${x1} ${y1}C${x1} ${y1 - rise} ${x2} ${y2 - rise} ${x2} ${y2}`,
+    "stroke-width": (0.8 + 2.6 * strength).toFixed(2),
+    "stroke-opacity": (0.15 + 0.8 * strength).toFixed(2),
+  });
 }

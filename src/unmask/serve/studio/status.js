@@ -6,43 +6,52 @@ import { t } from "./i18n.js";
 const PATIENCE = 250; // milliseconds before a spinner is shown: quick answers do not flicker
 const LONG = 4000;
 
-/** A line that says what goes on, and `run(job)`: jobs get a signal; resolves to null when overtaken or failed. */
-export function status(busyKey = "status.busy") {
+/**
+ * A line that says what goes on, and `run(job)`: jobs get a signal; resolves to null when overtaken or failed.
+ * `results` of an older question are faint and out of use while a newer one is worked on, and when it failed.
+ */
+export function status(busyKey, results = null) {
   const line = h("p", { class: "status", role: "status" });
   let current = null;
   let timers = [];
 
-  const quiet = () => timers.forEach(clearTimeout);
-  const spin = (words) => fill(line, h("span", { class: "spinner", "aria-hidden": "true" }), words);
-  const say = (words) => {
-    quiet();
-    line.className = "status";
-    fill(line, words);
-  };
-  const fail = (words) => {
-    quiet();
-    line.className = "status failed";
-    fill(line, words);
-  };
+  function say(words, { busy = false, failed = false } = {}) {
+    line.classList.toggle("failed", failed);
+    fill(line, busy && h("span", { class: "spinner", "aria-hidden": "true" }), words);
+  }
+
+  /** Whether the results belong to an older question. */
+  function outdate(old) {
+    results?.classList.toggle("stale", old);
+    if (results) results.inert = old;
+  }
+
+  function wait() {
+    const busy = (words) => {
+      outdate(true);
+      say(words, { busy: true });
+    };
+    timers = [setTimeout(() => busy(t(busyKey)), PATIENCE), setTimeout(() => busy(t("status.slow")), LONG)];
+  }
+
+  function end(words = "", failed = false) {
+    timers.forEach(clearTimeout);
+    outdate(failed);
+    say(words, { failed });
+  }
 
   async function run(job) {
     current?.abort();
+    timers.forEach(clearTimeout);
     const own = (current = new AbortController());
-    quiet();
-    timers = [
-      setTimeout(() => {
-        line.className = "status";
-        spin(t(busyKey));
-      }, PATIENCE),
-      setTimeout(() => spin(t("status.slow")), LONG),
-    ];
+    wait();
     try {
       const result = await job(own.signal);
       if (own !== current) return null;
-      say("");
+      end();
       return result;
     } catch (error) {
-      if (own === current && error.name !== "AbortError") fail(error.message);
+      if (own === current && error.name !== "AbortError") end(error.message, true);
       return null;
     }
   }
@@ -50,8 +59,8 @@ export function status(busyKey = "status.busy") {
   function stop() {
     current?.abort();
     current = null;
-    say("");
+    end();
   }
 
-  return { line, run, stop, say, fail };
+  return { line, run, stop, outdate };
 }

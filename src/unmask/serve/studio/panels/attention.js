@@ -1,35 +1,31 @@
 // Attention: all heads at a glance, one of them drawn over the text.
 
 import { post } from "../api.js";
-import { debounce, field, fill, h, roving, segmented, select, setVars } from "../dom.js";
+import { area, debounce, div, field, fill, h, note, segmented, select } from "../dom.js";
+import { headGrid, MEASURES } from "../heads.js";
 import { decimal, t } from "../i18n.js";
 import { able, modelField, named, emptyCard } from "../models.js";
 import { overText } from "../overtext.js";
 import { status } from "../status.js";
-import { drawSquare, readWeights } from "../weights.js";
+import { readWeights } from "../weights.js";
 
-const MEASURES = ["entropy", "distance", "previous", "next", "self", "first", "separator"];
-const PICTURE = 64; // pixels
-const AT_ONCE = 12; // pictures drawn before the page gets its turn
+const ROLLOUT = "rollout";
+const SHOWN = ["picture", ...MEASURES];
+const WAYS = ["from", "to"];
 
 export function mount(root, { info, params, save, announce }) {
   const models = able(info);
   if (!models.length) return void fill(root, emptyCard(t("attention.none")));
   const chosen = {
     model: named(models, params.get("model")),
-    measure: params.get("show") ?? "picture",
+    measure: known(SHOWN, params.get("show")),
     head: params.get("head") ?? "0.0",
     token: params.get("token") ?? "",
-    way: params.get("way") ?? "from",
+    way: known(WAYS, params.get("way")),
   };
-  const text = h("textarea", {
-    rows: 2,
-    maxlength: 5000,
-    spellcheck: false,
-    value: params.get("text") ?? t("attention.example"),
-  });
-  const work = status("attention.busy");
+  const text = area(params.get("text") ?? t("attention.example"), 2, 5000);
   const results = h("div");
+  const work = status("attention.busy", results);
   let closeView = () => {};
 
   const keep = () =>
@@ -39,7 +35,7 @@ export function mount(root, { info, params, save, announce }) {
     keep();
     if (!text.value.trim()) {
       work.stop();
-      return void fill(results, h("p", { class: "soft" }, t("attention.empty")));
+      return void fill(results, note(t("attention.empty")));
     }
     const body = { model: chosen.model.name, inputs: text.value };
     const answer = await work.run((signal) => post("/attention", body, signal));
@@ -58,12 +54,10 @@ export function mount(root, { info, params, save, announce }) {
   });
   fill(
     root,
-    h(
-      "div",
-      { class: "card" },
-      h(
-        "div",
-        { class: "fields" },
+    div(
+      "card",
+      div(
+        "fields",
         field(t("attention.text"), text),
         modelField(models, chosen.model, (model) => {
           Object.assign(chosen, { model, head: "0.0", token: "" });
@@ -92,7 +86,7 @@ function attentionView(text, answer, chosen, keep, announce) {
   const grid = headGrid(answer, weights, pick);
   const rollout = h(
     "button",
-    { type: "button", class: "quiet", onclick: () => pick("rollout") },
+    { type: "button", class: "quiet", onclick: () => pick(ROLLOUT) },
     t("attention.rollout"),
   );
 
@@ -104,28 +98,22 @@ function attentionView(text, answer, chosen, keep, announce) {
   }
 
   function show() {
-    const [layer, head] = chosen.head.split(".").map(Number);
-    const known = layer < answer.layers && head < answer.heads;
-    const together = chosen.head === "rollout";
-    if (!known && !together) chosen.head = "0.0";
-    title.textContent = together
-      ? t("attention.rollout")
-      : t("attention.head", { layer: (known ? layer : 0) + 1, head: (known ? head : 0) + 1 });
-    const values = together
-      ? Float32Array.from(answer.rollout.flat())
-      : weights(known ? layer : 0, known ? head : 0);
-    rollout.setAttribute("aria-pressed", String(together));
-    grid.mark(chosen.head);
+    const place = headPlace(chosen.head, answer);
+    title.textContent = place
+      ? t("attention.head", { layer: place.layer + 1, head: place.head + 1 })
+      : t("attention.rollout");
+    rollout.setAttribute("aria-pressed", String(!place));
+    grid.mark(place);
+    const values = place ? weights(place.layer, place.head) : Float32Array.from(answer.rollout.flat());
     detail.show(values, chosen.way, chosen.token);
-    fill(facts, together ? t("attention.rollout.note") : factLine(answer.summary[layer][head]));
+    fill(facts, place ? factLine(answer.summary[place.layer][place.head]) : t("attention.rollout.note"));
   }
 
   const facts = h("p", { class: "small soft" });
-  const ways = ["from", "to"].map((way) => [way, t(`attention.way.${way}`)]);
-  const measures = ["picture", ...MEASURES].map((measure) => [measure, t(`attention.show.${measure}`)]);
-  const box = h(
-    "div",
-    { class: "split attention" },
+  const ways = WAYS.map((way) => [way, t(`attention.way.${way}`)]);
+  const measures = SHOWN.map((measure) => [measure, t(`attention.show.${measure}`)]);
+  const box = div(
+    "split attention",
     h(
       "section",
       { class: "card" },
@@ -170,70 +158,17 @@ function attentionView(text, answer, chosen, keep, announce) {
   };
 }
 
+/** The head that "layer.head" names, the first one if there is no such head; null for all together. */
+function headPlace(name, { layers, heads }) {
+  if (name === ROLLOUT) return null;
+  const [layer, head] = name.split(".").map(Number);
+  return layer >= 0 && layer < layers && head >= 0 && head < heads ? { layer, head } : { layer: 0, head: 0 };
+}
+
+/** A value from the address if it is one of those we know, else the first of them. */
+const known = (values, given) => (values.includes(given) ? given : values[0]);
+
 const factLine = (summary) =>
   ["entropy", "distance"]
     .map((name) => `${t(`attention.show.${name}`)}: ${decimal(summary[name])}`)
     .join(" · ");
-
-/** Layers × heads as small pictures, or coloured by a measure. */
-function headGrid({ layers, heads, tokens, summary }, weights, pick) {
-  const cells = Array.from({ length: layers * heads }, (_, cell) => {
-    const [layer, head] = [Math.floor(cell / heads), cell % heads];
-    const label = t("attention.head", { layer: layer + 1, head: head + 1 });
-    return h("button", {
-      type: "button",
-      class: "head",
-      "aria-label": label,
-      title: label,
-      "aria-pressed": "false",
-      onclick: () => pick(`${layer}.${head}`),
-    });
-  });
-  const rows = Array.from({ length: layers }, (_, layer) => [
-    h("span", { class: "row-name", "aria-hidden": "true" }, String(layer + 1)),
-    cells.slice(layer * heads, (layer + 1) * heads),
-  ]);
-  const names = Array.from({ length: heads }, (_, head) =>
-    h("span", { class: "column-name" }, String(head + 1)),
-  );
-  const box = h(
-    "div",
-    { class: "heads", role: "group", "aria-label": t("attention.glance"), vars: { "--heads": heads } },
-    h("span", {}),
-    names.map((name) => {
-      name.setAttribute("aria-hidden", "true");
-      return name;
-    }),
-    rows.flat(2),
-  );
-  roving(box, heads);
-  let turn = 0;
-
-  function draw(measure) {
-    cancelAnimationFrame(turn);
-    if (measure === "picture") return drawPictures(0);
-    const values = summary.flat().map((head) => head[measure]);
-    const [low, high] = [Math.min(...values), Math.max(...values)];
-    cells.forEach((cell, index) => {
-      setVars(cell, { "--for": (values[index] - low) / (high - low || 1) });
-      fill(cell, h("span", { class: "value" }, decimal(values[index], values[index] >= 10 ? 0 : 1)));
-    });
-  }
-
-  function drawPictures(first) {
-    const colour = getComputedStyle(box).getPropertyValue("--ink-rgb").split(" ").map(Number);
-    for (let cell = first; cell < Math.min(first + AT_ONCE, cells.length); cell++) {
-      const canvas = h("canvas", { "aria-hidden": "true" });
-      setVars(cells[cell], { "--for": 0 });
-      drawSquare(canvas, weights(Math.floor(cell / heads), cell % heads), tokens.length, PICTURE, colour);
-      fill(cells[cell], canvas);
-    }
-    if (first + AT_ONCE < cells.length) turn = requestAnimationFrame(() => drawPictures(first + AT_ONCE));
-  }
-
-  const mark = (name) =>
-    cells.forEach((cell, index) =>
-      cell.setAttribute("aria-pressed", String(name === `${Math.floor(index / heads)}.${index % heads}`)),
-    );
-  return { box, draw, mark, close: () => cancelAnimationFrame(turn) };
-}

@@ -2,7 +2,7 @@
 
 import { post } from "../api.js";
 import { askCandidates, candidateColumn } from "../candidates.js";
-import { debounce, field, fill, h, segmented } from "../dom.js";
+import { area, debounce, div, field, fill, h, note, segmented } from "../dom.js";
 import { decimal, number, t } from "../i18n.js";
 import { able, modelField, named, emptyCard } from "../models.js";
 import { sentence } from "../sentence.js";
@@ -22,11 +22,15 @@ export function mount(root, { info, params, save }) {
   ];
   let task = params.get("task");
   let inputs = null;
-  const form = h("div", { class: "stack" });
-  const sides = pair.map(() => ({ work: status("compare.busy"), result: h("div") }));
+  const form = div("stack");
+  const sides = pair.map(() => {
+    const result = h("div");
+    return { work: status("compare.busy", result), result };
+  });
   const titles = pair.map(() => h("h2"));
 
   function showForm(given) {
+    soon.cancel();
     const shared = [FILL, ...TASKS].filter((one) => pair.every((model) => model.tasks.includes(one)));
     sides.forEach(({ work, result }) => {
       work.stop();
@@ -37,7 +41,7 @@ export function mount(root, { info, params, save }) {
     });
     if (!shared.length) {
       inputs = null;
-      return void fill(form, h("p", { class: "soft" }, t("compare.nothing")));
+      return void fill(form, note(t("compare.nothing")));
     }
     if (!shared.includes(task)) task = shared[0];
     inputs = task === FILL ? fillInputs(given, soon) : taskInputs(task, given, soon);
@@ -79,11 +83,10 @@ export function mount(root, { info, params, save }) {
     );
   fill(
     root,
-    h("div", { class: "card stack" }, h("div", { class: "halves" }, choose(0), choose(1)), form),
+    div("card stack", div("halves", choose(0), choose(1)), form),
     models.length === 1 && h("p", { class: "hint" }, t("compare.one")),
-    h(
-      "div",
-      { class: "halves versus" },
+    div(
+      "halves versus",
       sides.map(({ work, result }, side) => h("section", { class: "card" }, titles[side], work.line, result)),
     ),
   );
@@ -96,12 +99,7 @@ export function mount(root, { info, params, save }) {
 
 function fillInputs(given, changed) {
   const example = t("fill.example");
-  const text = h("textarea", {
-    rows: 2,
-    maxlength: 5000,
-    spellcheck: false,
-    value: given.get("text") ?? example,
-  });
+  const text = area(given.get("text") ?? example, 2, 5000);
   const words = sentence((chosen) => {
     words.show(text.value, chosen);
     changed();
@@ -112,7 +110,7 @@ function fillInputs(given, changed) {
     words.show(text.value, words.keepMasks(text.value));
     changed();
   });
-  const box = h("div", { class: "stack" }, field(t("fill.text"), text, t("fill.hint")), words.box);
+  const box = div("stack", field(t("fill.text"), text, t("fill.hint")), words.box);
   const values = () => ({ text: text.value, hidden: [...words.chosen].join(",") });
   return { box, values, complete: () => words.words.length > 0 };
 }
@@ -125,9 +123,8 @@ async function fillAndScore(model, _, { text, hidden }, signal) {
   const hasMask = words.some((word) => word.mask);
   const columns = hasMask || chosen.size ? await askCandidates(model, masked, COUNT, signal) : [];
   const score = hasMask ? null : (await post("/score", { model: model.name, inputs: [text] }, signal))[0];
-  return h(
-    "div",
-    { class: "stack" },
+  return div(
+    "stack",
     columns.map((list, gap) =>
       candidateColumn(columns.length > 1 ? t("fill.gap", { number: gap + 1 }) : t("fill.candidates"), list),
     ),

@@ -1,6 +1,6 @@
 // Meaning: one word in many sentences, or two sentences word by word.
 
-import { fill, h, segmented, select } from "../dom.js";
+import { fill, h, segmented } from "../dom.js";
 import { t } from "../i18n.js";
 import { able, emptyCard } from "../models.js";
 import { mountPair } from "./pair.js";
@@ -27,14 +27,4 @@ export function mount(root, context) {
   );
   show(first, context.params);
   return () => leave?.();
-}
-
-/** A choice of the layer whose vectors are compared; "" leaves it to the server. */
-export function layerSelect(model, chosen, change) {
-  const numbers = Array.from({ length: model.layers + 1 }, (_, layer) => String(layer));
-  const names = numbers.map((layer) => [
-    layer,
-    layer === "0" ? t("meaning.layer.input") : t("meaning.layer.number", { layer }),
-  ]);
-  return select([["", t("meaning.layer.auto")], ...names], chosen, change);
 }

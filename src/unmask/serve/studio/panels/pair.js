@@ -1,26 +1,19 @@
 // Two sentences side by side, and how alike each pair of words is.
 
 import { post } from "../api.js";
-import { debounce, field, fill, h, roving } from "../dom.js";
+import { area, debounce, div, field, fill, h, note, roving } from "../dom.js";
 import { decimal, t } from "../i18n.js";
-import { modelField, named } from "../models.js";
+import { layerField, modelField, named } from "../models.js";
 import { status } from "../status.js";
 import { slicer } from "../words.js";
-import { layerSelect } from "./meaning.js";
 
 export function mountPair(root, { models, params, save, announce }) {
   let model = named(models, params.get("model"));
   let layer = params.get("layer") ?? "";
-  const box = (name) =>
-    h("textarea", {
-      rows: 2,
-      maxlength: 5000,
-      spellcheck: false,
-      value: params.get(name) ?? t(`pair.${name}.example`),
-    });
+  const box = (name) => area(params.get(name) ?? t(`pair.${name}.example`), 2, 5000);
   const [a, b] = [box("a"), box("b")];
-  const work = status("pair.busy");
   const results = h("div");
+  const work = status("pair.busy", results);
   const layers = h("div");
 
   async function ask() {
@@ -28,7 +21,7 @@ export function mountPair(root, { models, params, save, announce }) {
     const inputs = [a.value.trim(), b.value.trim()];
     if (!inputs[0] || !inputs[1]) {
       work.stop();
-      return void fill(results, h("p", { class: "soft" }, t("pair.empty")));
+      return void fill(results, note(t("pair.empty")));
     }
     const body = { model: model.name, inputs, layer: layer === "" ? null : Number(layer) };
     const answer = await work.run((signal) => post("/words", body, signal));
@@ -40,13 +33,10 @@ export function mountPair(root, { models, params, save, announce }) {
   function showLayers() {
     fill(
       layers,
-      field(
-        t("meaning.layer"),
-        layerSelect(model, layer, (chosen) => {
-          layer = chosen;
-          ask();
-        }),
-      ),
+      layerField(model, layer, (chosen) => {
+        layer = chosen;
+        ask();
+      }),
     );
   }
 
@@ -56,13 +46,11 @@ export function mountPair(root, { models, params, save, announce }) {
   showLayers();
   fill(
     root,
-    h(
-      "div",
-      { class: "card stack" },
-      h("div", { class: "halves" }, field(t("pair.a"), a), field(t("pair.b"), b)),
-      h(
-        "div",
-        { class: "pair-of-fields" },
+    div(
+      "card stack",
+      div("halves", field(t("pair.a"), a), field(t("pair.b"), b)),
+      div(
+        "pair-of-fields",
         modelField(models, model, (chosen) => {
           model = chosen;
           layer = "";
@@ -110,16 +98,13 @@ function view(inputs, { words, similarity, sentence }) {
   }
 
   const said = h("p", { class: "said", role: "status" }, t("pair.hint"));
-  return h(
-    "div",
-    { class: "stack" },
-    h(
-      "div",
-      { class: "card" },
+  return div(
+    "stack",
+    div(
+      "card",
       h("p", { class: "headline" }, h("span", { class: "big" }, decimal(sentence)), ` ${t("pair.whole")}`),
-      h(
-        "div",
-        { class: "halves" },
+      div(
+        "halves",
         sides.map(({ box }) => box),
       ),
       said,

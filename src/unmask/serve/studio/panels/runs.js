@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { curves } from "../curves.js";
-import { field, fill, h, select } from "../dom.js";
+import { div, field, fill, h, note, select } from "../dom.js";
 import { compact, number, t } from "../i18n.js";
 import { emptyCard } from "../models.js";
 import { status } from "../status.js";
@@ -17,7 +17,7 @@ export function mount(root, { info, params, save, announce }) {
   const work = status("runs.busy");
   const list = h("div");
   const facts = h("p", { class: "soft run-facts" });
-  const charts = h("div", { class: "charts" });
+  const charts = div("charts");
   let chosen = params.get("run");
   let records = [];
   let timer = 0;
@@ -25,7 +25,7 @@ export function mount(root, { info, params, save, announce }) {
   async function start() {
     const runs = await work.run((signal) => get("/runs", signal));
     if (!runs) return;
-    if (!runs.length) return void fill(charts, h("p", { class: "soft" }, t("runs.none")));
+    if (!runs.length) return void fill(charts, note(t("runs.none")));
     if (!runs.some(({ name }) => name === chosen)) chosen = newest(runs).name;
     const names = runs.map(({ name, done }) => [name, t(done ? "runs.done" : "runs.going", { name })]);
     fill(list, field(t("runs.run"), select(names, chosen, open)));
@@ -69,12 +69,7 @@ export function mount(root, { info, params, save, announce }) {
   }
 
   const leaving = new AbortController();
-  fill(
-    root,
-    h("div", { class: "card" }, h("div", { class: "pair-of-fields" }, list, facts)),
-    work.line,
-    charts,
-  );
+  fill(root, div("card", div("pair-of-fields", list, facts)), work.line, charts);
   start();
   return () => {
     clearTimeout(timer);

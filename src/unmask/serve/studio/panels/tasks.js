@@ -2,7 +2,7 @@
 
 import { pipeline } from "../api.js";
 import { answerText, entityText, labelBars } from "../answers.js";
-import { debounce, field, fill, h, segmented } from "../dom.js";
+import { area, debounce, div, field, fill, h, segmented } from "../dom.js";
 import { t } from "../i18n.js";
 import { able, modelField, named, emptyCard } from "../models.js";
 import { status } from "../status.js";
@@ -14,12 +14,13 @@ export function mount(root, { info, params, save, announce }) {
   if (!models.length) return void fill(root, emptyCard(t("tasks.none")));
   let model = named(models, params.get("model"));
   let task = params.get("task");
-  const form = h("div", { class: "stack" });
-  const work = status("tasks.busy");
-  const results = h("div", { class: "card" });
+  const form = div("stack");
+  const results = div("card");
+  const work = status("tasks.busy", results);
   let inputs = null;
 
   function showForm(given) {
+    soon.cancel();
     const known = TASKS.filter((one) => model.tasks.includes(one));
     if (!known.includes(task)) task = known[0];
     inputs = taskInputs(task, given, soon);
@@ -56,9 +57,8 @@ export function mount(root, { info, params, save, announce }) {
   results.hidden = true;
   fill(
     root,
-    h(
-      "div",
-      { class: "card stack" },
+    div(
+      "card stack",
       modelField(models, model, (chosen) => {
         model = chosen;
         showForm(new URLSearchParams());
@@ -77,46 +77,31 @@ export function mount(root, { info, params, save, announce }) {
 
 /** The fields of a task: `box`, `values()`, `complete()`. */
 export function taskInputs(task, given, changed) {
-  const answering = task === "question-answering";
-  const area = (name, rows) =>
-    h("textarea", {
-      rows,
-      maxlength: 60000,
-      spellcheck: false,
-      value: given.get(name) ?? t(`tasks.${task}.${name}`),
-      oninput: changed,
-    });
-  const text = area("text", answering ? 6 : 3);
-  const second = answering
-    ? area("question", 1)
-    : task === "text-classification"
-      ? h("input", { value: given.get("pair") ?? "", maxlength: 5000, oninput: changed })
-      : null;
-  const values = () => ({
-    text: text.value,
-    ...(answering ? { question: second.value } : second && { pair: second.value }),
-  });
-  const complete = () => Boolean(text.value.trim() && (!answering || second.value.trim()));
-  const fields = answering
-    ? [field(t("tasks.question"), second), field(t("tasks.passage"), text)]
-    : [
-        field(t("tasks.text"), text),
-        second &&
-          h(
-            "details",
-            { open: Boolean(second.value) },
-            h("summary", { class: "small" }, t("tasks.pair.add")),
-            field(t("tasks.pair"), second, t("tasks.pair.hint")),
-          ),
-      ];
-  return { box: h("div", { class: "stack" }, fields), values, complete };
+  const value = (name) => given.get(name) ?? t(`tasks.${task}.${name}`);
+  const text = area(value("text"), 3, 60000);
+  const controls = { text };
+  const parts = [field(t(task === "question-answering" ? "tasks.passage" : "tasks.text"), text)];
+  if (task === "question-answering") {
+    controls.question = h("input", { value: value("question"), maxlength: 5000 });
+    parts.unshift(field(t("tasks.question"), controls.question));
+  }
+  if (task === "text-classification") {
+    controls.pair = h("input", { value: given.get("pair") ?? "", maxlength: 5000 });
+    const second = field(t("tasks.pair"), controls.pair, t("tasks.pair.hint"));
+    const open = Boolean(controls.pair.value);
+    parts.push(h("details", { open }, h("summary", { class: "small" }, t("tasks.pair.add")), second));
+  }
+  Object.values(controls).forEach((control) => control.addEventListener("input", changed));
+  const values = () =>
+    Object.fromEntries(Object.entries(controls).map(([name, control]) => [name, control.value]));
+  const complete = () => ["text", "question"].every((name) => controls[name]?.value.trim() !== "");
+  return { box: div("stack", parts), values, complete };
 }
 
 /** Ask a model and show what it says. */
 export async function runTask(model, task, { text, question, pair }, signal) {
   if (task === "question-answering") {
-    const answer = await pipeline(model.name, task, { question, context: text }, { top_k: 3 }, signal);
-    return answerText(text, Array.isArray(answer) ? answer : [answer]);
+    return answerText(text, await pipeline(model.name, task, { question, context: text }, {}, signal));
   }
   if (task === "token-classification") {
     return entityText(
@@ -125,6 +110,6 @@ export async function runTask(model, task, { text, question, pair }, signal) {
     );
   }
   const input = pair ? { text, text_pair: pair } : text;
-  const answer = await pipeline(model.name, task, input, { top_k: 20 }, signal);
-  return labelBars(Array.isArray(answer[0]) ? answer[0] : answer);
+  const [labels] = await pipeline(model.name, task, input, { top_k: 20 }, signal);
+  return labelBars(labels);
 }
