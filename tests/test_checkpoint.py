@@ -56,6 +56,7 @@ def modern(family: str) -> ModelConfig:
         preset("distilbert", **SMALL, labels=("nota",), problem="regression"),
         modern("modernbert"),
         modern("modernbert-decoder"),
+        modern("modernbert").model_copy(update={"family": "unmask", "qk_norm": True, "classifier": "pooler"}),
     ],
     ids=lambda config: config.family,
 )

@@ -145,9 +145,16 @@ class ModelConfig(Section):
     """The network: every family is a set of values here, none is a subclass."""
 
     family: Literal[
-        "bert", "roberta", "xlm-roberta", "camembert", "distilbert", "modernbert", "modernbert-decoder"
+        "bert",
+        "roberta",
+        "xlm-roberta",
+        "camembert",
+        "distilbert",
+        "modernbert",
+        "modernbert-decoder",
+        "unmask",
     ] = "bert"
-    """The published layout in which the model is saved."""
+    """The published layout in which the model is saved; `unmask` is our own, for what no other expresses."""
     vocab_size: Size = 30_522
     """Rows of the token table."""
     width: Size = 768
@@ -170,6 +177,8 @@ class ModelConfig(Section):
     """Layer norms have a bias."""
     attention_bias: bool = True
     """Attention projections have biases."""
+    qk_norm: bool = False
+    """Bring queries and keys to one length before they are compared; only the `unmask` layout has it."""
     inner_bias: bool = True
     """Feed-forward projections have biases."""
     positions: Size = 512

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from unmask.config import ModelConfig
+from unmask.model.attention import Layout
 from unmask.model.encoder import Encoder
 from unmask.model.presets import preset
 
@@ -17,6 +18,7 @@ KINDS = {
     "bert": preset("bert-base", **SMALL),
     "roberta": preset("roberta-base", **SMALL, position_offset=1),
     "modernbert": preset("modernbert-base", **SMALL, window=2, global_every=3),
+    "unmask": preset("modernbert-base", **SMALL, window=2, global_every=3, family="unmask", qk_norm=True),
 }
 lengths = st.lists(st.integers(1, 20), min_size=1, max_size=5)
 
@@ -122,6 +124,19 @@ def test_every_output_depends_on_every_input_of_its_sequence_alone(kind: str) ->
 def test_no_output_depends_on_the_future_when_causal(kind: str) -> None:
     expected = torch.block_diag(torch.ones(7, 7).tril(), torch.ones(4, 4).tril()).bool()
     assert torch.equal(dependence(encoder_of(KINDS[kind]), [7, 4], causal=True), expected)
+
+
+def test_queries_and_keys_of_one_length() -> None:
+    """Against the formula: each head's query and key divided by the root of its mean square."""
+    config = KINDS["unmask"].model_copy(update={"position": "learned", "window": 0, "global_every": 1})
+    attention = encoder_of(config).blocks[0].attention
+    x = torch.randn(7, 16, dtype=torch.float64)
+    layout = Layout(torch.tensor([0, 7], dtype=torch.int32), 7)
+    q, k, v = attention.qkv(x).view(7, 3, 2, 8).unbind(1)
+    q, k = (each / (each.square().mean(-1, keepdim=True) + config.norm_eps).sqrt() for each in (q, k))
+    weights = (torch.einsum("qhd,khd->hqk", q, k) / 8**0.5).softmax(-1)
+    expected = attention.out(torch.einsum("hqk,khd->qhd", weights, v).flatten(1))
+    torch.testing.assert_close(attention(x, layout, None, None, None), expected)
 
 
 def test_the_config_decides_unless_the_batch_does() -> None:

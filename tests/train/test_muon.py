@@ -28,6 +28,18 @@ def test_it_does_what_torchs_does() -> None:
         torch.testing.assert_close(fast.state[a]["momentum_buffer"], plain.state[b]["momentum_buffer"])
 
 
+def test_a_weight_of_several_matrices_is_taken_as_those() -> None:
+    torch.manual_seed(2)
+    fused = torch.nn.Parameter(torch.randn(24, 8))
+    apart = [torch.nn.Parameter(part.detach().clone()) for part in fused.chunk(3)]
+    fused.grad = torch.randn(24, 8)
+    for part, gradient in zip(apart, fused.grad.chunk(3), strict=True):
+        part.grad = gradient.clone()
+    Muon([{"params": [fused], "parts": 3}]).step()
+    Muon(apart).step()
+    torch.testing.assert_close(fused, torch.cat(apart))
+
+
 def test_the_result_is_nearly_orthogonal() -> None:
     torch.manual_seed(1)
     (group,) = Muon([torch.nn.Parameter(torch.randn(4, 4))]).param_groups

@@ -7,7 +7,8 @@ import torch
 
 from unmask.config import Recipe, TrainConfig
 from unmask.model.network import Model
-from unmask.train.optim import Optimiser, clip, split
+from unmask.model.presets import preset
+from unmask.train.optim import Optimiser, clip, fused, split
 
 
 @pytest.fixture
@@ -34,6 +35,14 @@ def test_biases_and_norms_have_no_decay(model: Model) -> None:
     tables = {name for name, _ in model.named_parameters() if name.startswith("encoder.embeddings")} - plain
     more = names(model, split(model, TrainConfig(decay_embeddings=False))["plain"])
     assert more == plain | tables | {"heads.span.positions.weight"}
+
+
+def test_muon_knows_which_weights_are_several_matrices() -> None:
+    gated = Model(preset("modernbert-17m", vocab_size=40, pad_id=0, layers=1, global_every=1, window=0))
+    parts = {name: fused(gated).get(id(weight), 1) for name, weight in gated.named_parameters()}
+    several = {name.removeprefix("encoder.blocks.0."): count for name, count in parts.items() if count > 1}
+    assert several == {"attention.qkv.weight": 3, "feedforward.up.weight": 2}
+    assert set(fused(Model(preset("tiny"))).values()) == {3}
 
 
 def test_muon_takes_the_matrices_of_the_blocks(model: Model) -> None:

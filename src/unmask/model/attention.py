@@ -5,20 +5,12 @@ T tokens of all sequences · S sequences · B × L a padded grid · H heads · d
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from inspect import signature
 from itertools import pairwise
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-try:
-    from torch.nn.attention.varlen import varlen_attn
-
-    HAS_VARLEN = "window_size" in signature(varlen_attn).parameters  # not before torch 2.11
-except ImportError:
-    HAS_VARLEN = False
 
 Engine = Literal["auto", "varlen", "sdpa", "eager"]
 
@@ -90,7 +82,7 @@ def choose_engine(q: Tensor, layout: Layout) -> Engine:
     """The fastest engine that can do what is asked."""
     if layout.mask is not None:
         return "eager"
-    if q.is_cuda and q.dtype in (torch.float16, torch.bfloat16) and HAS_VARLEN:
+    if q.is_cuda and q.dtype in (torch.float16, torch.bfloat16):
         return "varlen"
     return "sdpa"
 
@@ -104,6 +96,8 @@ def _varlen(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None,
         given = (q, k, v, starts, starts, longest, longest, dropout, False, False)
         dropped: Tensor = flash(*given, window_size_left=reach[0], window_size_right=reach[1])[0]
         return dropped
+    from torch.nn.attention.varlen import varlen_attn  # it loads the compiler, which takes seconds
+
     out = varlen_attn(q, k, v, starts, starts, longest, longest, window_size=reach)
     assert isinstance(out, Tensor)  # a pair only when the log-sum-exp is asked for
     return out

@@ -99,11 +99,13 @@ class Attention(nn.Module):
         rows: Tensor | None,
     ) -> Tensor:
         qkv = self.qkv(x).view(x.shape[0], 3, self.config.heads, -1)  # (T, 3, H, d)
-        if angles is None:
+        if angles is None and not self.config.qk_norm:
             q, k, v = qkv.unbind(1)
         else:
-            q, k = rotate(qkv[:, :2], *angles).unbind(1)
-            v = qkv[:, 2]
+            qk, v = qkv[:, :2], qkv[:, 2]
+            if self.config.qk_norm:
+                qk = F.rms_norm(qk, qk.shape[-1:], eps=self.config.norm_eps).to(v.dtype)
+            q, k = (qk if angles is None else rotate(qk, *angles)).unbind(1)
         dropout = self.config.attention_dropout if self.training else 0.0
         if weights is None:
             mixed = attention(q, k, v, layout, self.window, dropout)

@@ -10,6 +10,8 @@ from typing import Any
 from unmask.config import ModelConfig
 
 Names = Mapping[str, str]
+OWN = "unmask"
+"""The layout that is our own: our names, every setting; other tools do not open it."""
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,34 @@ def _roberta(stem: str, **base: Any) -> Family:
     )
 
 
+def _own() -> Family:
+    def same(*names: str) -> Names:
+        return {name: name for name in names}
+
+    tasks = ("classify", "tag", "answer")
+    modules = {
+        "mlm": ("transform.dense", "transform.norm", "weight", "bias"),
+        **dict.fromkeys(("nsp", "sop"), ("weight", "bias")),
+        **dict.fromkeys(tasks, ("transform.dense", "transform.norm", "dense", "linear")),
+    }
+    told_apart = {"family", "labels", "problem"}
+    return Family(
+        stem="Unmask",
+        prefix="",
+        base={},
+        keys=same(*(key for key in ModelConfig.model_fields if key not in told_apart)),
+        encoder=same(*(f"embeddings.{part}" for part in ("tokens", "positions", "segments", "norm")), "norm"),
+        blocks="blocks.{}.",
+        block=same(
+            "attention.out", "attention_norm", "feedforward.up", "feedforward.down", "feedforward_norm"
+        ),
+        qkv=("attention.qkv",),
+        heads={head: {name: f"heads.{head}.{name}" for name in names} for head, names in modules.items()}
+        | {"pooler": _POOLER},
+        architectures=_architectures("Unmask", Model={*modules, "pooler"}),
+    )
+
+
 _MODERN_BASE = {
     "vocab_size": 50_368,
     "layers": 22,
@@ -308,6 +338,7 @@ FAMILIES: Mapping[str, Family] = {
             "ModernBertDecoder", ForSequenceClassification={"classify"}, ForCausalLM={"mlm"}, Model=()
         ),
     ),
+    OWN: _own(),
 }
 
 

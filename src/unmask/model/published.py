@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from unmask.config import ModelConfig
 from unmask.errors import ModelError
-from unmask.model.families import FAMILIES, Family, named_architecture
+from unmask.model.families import FAMILIES, OWN, Family, named_architecture
 
 _ACTIVATIONS = {
     "gelu": "gelu",
@@ -48,6 +48,8 @@ def read_config(values: Mapping[str, Any]) -> ModelConfig:
 
 def _settings(values: Mapping[str, Any], name: str) -> dict[str, Any]:
     family = FAMILIES[name]
+    if name == OWN:
+        return {"family": name} | {key: values[key] for key in family.keys if key in values}
     fields = dict(family.base) | {"family": name}
     fields |= {ours: values[key] for ours, key in family.keys.items() if values.get(key) is not None}
     if isinstance(fields.get("eos_id"), list):
@@ -75,6 +77,8 @@ def write_config(config: ModelConfig, architecture: str) -> dict[str, Any]:
 def _written(config: ModelConfig, family: Family) -> dict[str, Any]:
     values: dict[str, Any] = {"model_type": config.family, "dtype": "float32"}
     values |= {key: getattr(config, ours) for ours, key in family.keys.items()}
+    if config.family == OWN:
+        return values
     spoken = {ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())}
     for ours in ("activation", "head_activation"):
         if ours in family.keys:

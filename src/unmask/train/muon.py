@@ -9,7 +9,10 @@ from torch import Tensor
 
 
 class Muon(torch.optim.Muon):
-    """torch's Muon, its state and settings, in few large products."""
+    """torch's Muon, its state and settings, in few large products.
+
+    A weight that is several matrices one below the other (`parts` of its group) is taken as those.
+    """
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -26,11 +29,14 @@ class Muon(torch.optim.Muon):
             torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
             alike: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
             for weight, update in zip(weights, ahead, strict=True):
-                alike[weight.shape].append((weight, update))
+                for matrix, change in zip(
+                    *(each.chunk(group.get("parts", 1)) for each in (weight, update)), strict=True
+                ):
+                    alike[matrix.shape].append((matrix, change))
             for (rows, columns), pairs in alike.items():
                 updates = orthogonal(torch.stack([update for _, update in pairs]), group).to(ahead[0].dtype)
                 rate = group["lr"] * max(1.0, rows / columns) ** 0.5
-                torch._foreach_add_([weight for weight, _ in pairs], list(updates.unbind()), alpha=-rate)
+                torch._foreach_add_([matrix for matrix, _ in pairs], list(updates.unbind()), alpha=-rate)
 
 
 def orthogonal(matrices: Tensor, group: Mapping[str, Any]) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
 from unmask.config import TrainConfig
+from unmask.model.encoder import Attention, FeedForward
 from unmask.train import parallel
 from unmask.train.muon import Muon
 
@@ -32,9 +33,14 @@ class Optimiser:
         if plain:
             self._parts.append(AdamW(plain, betas=config.betas, eps=config.eps, fused=True))
         if groups["muon"]:
-            rate = config.muon_lr
-            muon = {"params": groups["muon"], "lr": rate, "base": rate, "weight_decay": config.weight_decay}
-            self._parts.append(Muon([muon], momentum=_MOMENTUM))
+            rate, parts = config.muon_lr, fused(model)
+            same = {"lr": rate, "base": rate, "weight_decay": config.weight_decay}
+            muon = [
+                {"params": chosen, "parts": count, **same}
+                for count in (1, 2, 3)
+                if (chosen := [each for each in groups["muon"] if parts.get(id(each), 1) == count])
+            ]
+            self._parts.append(Muon(muon, momentum=_MOMENTUM))
 
     def step(self, lr_share: float) -> None:
         """Update every weight at this share of its highest learning rate."""
@@ -98,6 +104,13 @@ def split(model: nn.Module, config: TrainConfig) -> dict[str, list[Tensor]]:
     every = [id(parameter) for group in groups.values() for parameter in group]
     assert sorted(every) == sorted(id(parameter) for parameter in model.parameters())
     return groups
+
+
+def fused(model: nn.Module) -> dict[int, int]:
+    """For each weight, by its id, how many matrices it holds one below the other, if more than one."""
+    queries = {id(module.qkv.weight): 3 for module in model.modules() if isinstance(module, Attention)}
+    gates = [module for module in model.modules() if isinstance(module, FeedForward) and module.config.gated]
+    return queries | {id(module.up.weight): 2 for module in gates}
 
 
 def layer_shares(model: nn.Module, decay: float) -> dict[int, float]:
