@@ -66,7 +66,7 @@ def free_port() -> int:
 
 def sides(peer: Path | None) -> list[Side]:
     folder, ports = str(find_checkpoint()), [free_port() for _ in range(3)]
-    ours = [sys.executable, "-m", "unmask", "serve", f"{NAME}={folder}", "--device", "cpu", "--log", "off"]
+    ours = [sys.executable, "-m", "unmask", "serve", f"{NAME}={folder}", "--device", "cpu", "--quiet"]
     found = [
         Side("unmask", [*ours, "--port", str(ports[0])], "/v1/embeddings", ports[0]),
         Side("unmask, int8", [*ours, "--dtype", "int8", "--port", str(ports[1])], "/v1/embeddings", ports[1]),

@@ -58,7 +58,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.fixture(scope="session")
 def studio(folders: list[str], run_folder: Path) -> Iterator[str]:
     """The address of a server with a model of every head."""
-    with running(*folders, "--runs", str(run_folder.parent), "--log", "off") as started:
+    with running(*folders, "--runs", str(run_folder.parent), "--quiet") as started:
         yield started.url
 
 

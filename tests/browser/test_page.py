@@ -62,6 +62,24 @@ def test_a_link_shows_what_its_sender_saw(studio: str, open_page: Open) -> None:
     expect(page.locator("textarea")).to_have_value("o gato & a chuva = 100% +1")
 
 
+ODD = [
+    ("attention?model=none&head=99.7&token=999&way=x&show=zzz&text=the+cat", "button.head canvas"),
+    ("fill?hidden=77,x,-1&text=%3Cimg+src=x+onerror=alert(1)%3E+cat+[MASK]", "button.candidate"),
+    ("runs?run=../../etc", ".curves"),
+    ("compare?a=x&b=y&task=z", ".surprise"),
+    ("tasks?task=none&model=names&text=" + "a" * 2000, ".passage, .status.failed, .soft"),
+    ("nowhere?a=b", "button.candidate"),
+]
+
+
+@pytest.mark.parametrize(("address", "shown"), ODD)
+def test_odd_addresses_do_no_harm(studio: str, open_page: Open, address: str, shown: str) -> None:
+    page = open_page(f"{studio}/#{address}", width="phone")
+    expect(page.locator(shown).first).to_be_visible()
+    assert page.locator("main img").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+
+
 def test_the_keyboard_is_enough(studio: str, open_page: Open) -> None:
     page = open_page(f"{studio}/#fill?text=the+black+cat&model=lm")
     words = page.locator("button.word")
@@ -107,7 +125,7 @@ def test_a_newer_request_overtakes_an_older_one(studio: str, open_page: Open) ->
 
 
 def test_a_dead_server_is_told_in_words(folders: list[str], open_page: Open) -> None:
-    with running(folders[0], "--log", "off") as server:
+    with running(folders[0], "--quiet") as server:
         page = open_page(f"{server.url}/#fill?text=the+cat")
         expect(page.locator("button.word")).to_have_count(2)
         server.stop()
@@ -117,7 +135,7 @@ def test_a_dead_server_is_told_in_words(folders: list[str], open_page: Open) -> 
 
 
 def test_a_key_is_asked_for_and_panels_say_what_is_missing(folders: list[str], open_page: Open) -> None:
-    with running(folders[0], "--log", "off", key=KEY) as server:
+    with running(folders[0], "--quiet", key=KEY) as server:
         page = open_page(f"{server.url}/")
         page.get_by_label("Key").fill("wrong")
         page.get_by_role("button").last.click()

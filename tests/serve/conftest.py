@@ -94,7 +94,7 @@ def running(*arguments: str, key: str = "") -> Iterator[Running]:
 def server(folders: dict[str, Path], runs: Path) -> Iterator[Running]:
     """All the models behind one server."""
     named = [f"{name}={folder}" for name, folder in folders.items()]
-    with running(*named, "--runs", str(runs), "--log", "off") as started:
+    with running(*named, "--runs", str(runs), "--quiet") as started:
         yield started
 
 

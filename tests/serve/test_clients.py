@@ -98,7 +98,7 @@ def _listed(found: list) -> list:  # type: ignore[type-arg]
 
 def test_a_key_is_asked_for_and_taken_from_both_clients(folders: dict[str, Path]) -> None:
     key = "a-key-that-is-long-enough"
-    with running(f"lm={folders['lm']}", "--log", "texts", key=key) as started:
+    with running(f"lm={folders['lm']}", "--log-texts", key=key) as started:
         right = openai.OpenAI(base_url=f"{started.url}/v1", api_key=key)
         assert right.embeddings.create(model="lm", input="one secret text").data
         wrong = openai.OpenAI(base_url=f"{started.url}/v1", api_key="a-key-that-is-wrong", max_retries=0)

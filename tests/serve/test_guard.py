@@ -113,6 +113,10 @@ def test_limits_of_texts_and_tokens_are_named(opened: Open) -> None:
     assert (many.status_code, "at most 3" in many.json()["error"]) == (413, True)
     long = get(client, "/score", "POST", json={"inputs": "o rio subiu e o gato dorme"})
     assert (long.status_code, "at most 100" in long.json()["error"]) == (413, True)
+    fills = get(client, "/fill-mask", "POST", json={"inputs": "[MASK] " * 20, "parameters": {"top_k": 1000}})
+    assert (fills.status_code, "candidates" in fills.json()["error"]) == (413, True)
+    split = get(client, "/tokenize", "POST", json={"inputs": "a " * 200})
+    assert (split.status_code, "at most 100" in split.json()["error"]) == (413, True)
     empty = get(client, "/embed", "POST", json={"inputs": []})
     assert (empty.status_code, empty.json()["error_type"]) == (400, "empty")
 
@@ -179,6 +183,7 @@ def test_a_fault_of_ours_is_500_without_its_message(
     client = opened()
     failed = get(client, "/embed", "POST", json={"inputs": "a"})
     assert failed.status_code == 500
+    assert failed.json()["error_type"] == "internal"
     assert "secret" not in failed.text
     told = capfd.readouterr().err
     assert "ZeroDivisionError" in told

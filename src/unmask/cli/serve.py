@@ -1,9 +1,15 @@
 """`unmask serve`: models behind HTTP."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from unmask.cli.options import print_json_line
+
+if TYPE_CHECKING:
+    from unmask.serve.models import Served
 
 _EXAMPLES = """
     unmask serve model/
@@ -45,23 +51,24 @@ def serve(
         list[str] | None,
         typer.Option(metavar="URL", help="A site whose pages may ask (CORS).", show_default=False),
     ] = None,
-    log: Annotated[
-        Literal["off", "requests", "texts"], typer.Option(help="`texts` also logs what was asked.")
-    ] = "requests",
+    log_texts: Annotated[bool, typer.Option("--log-texts", help="Log also what was asked.")] = False,
     max_body: Annotated[int, typer.Option(min=1000, help="Bytes of a request.")] = 2_000_000,
     max_texts: Annotated[int, typer.Option(min=1, help="Texts of a request.")] = 2048,
-    max_tokens: Annotated[int, typer.Option(min=512, help="Tokens that a request computes.")] = 131_072,
-    max_queue: Annotated[int, typer.Option(min=512, help="Tokens that may wait.")] = 524_288,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a request may take.")] = 60.0,
+    max_tokens: Annotated[int, typer.Option(min=512, help="Tokens that a request computes.")] = 262_144,
+    max_queue: Annotated[int, typer.Option(min=512, help="Tokens that may wait.")] = 1_048_576,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a request may take.")] = 120.0,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print address and models as JSON when ready.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line for each request.")] = False,
 ) -> None:
     """Serve models over HTTP, as clients of OpenAI and Hugging Face know it, and as a page."""
     from unmask.errors import ConfigError
-    from unmask.predict.folders import find_folder
+    from unmask.serve.names import named_folders
 
-    given = [*(folders or ()), *(model or ())]
-    for folder in given:
-        find_folder(folder if Path(folder).exists() else folder.partition("=")[2] or folder)
+    named = named_folders([*(folders or ()), *(model or ())])
     try:
+        from unmask.serve.guard import Log
         from unmask.serve.server import Settings, read_key
         from unmask.serve.server import serve as run
         from unmask.serve.site import Limits
@@ -69,5 +76,18 @@ def serve(
         raise ConfigError(f"serving needs {error.name}: pip install 'unmask[serve]'") from None
     limits = Limits(max_body, max_texts, max_tokens, max_queue, timeout)
     key = read_key(key_file)
+    log: Log = "texts" if log_texts else "off" if quiet else "requests"
     settings = Settings(host, port, key, device, dtype, runs, allow_origin or (), log, limits)
-    run(given, settings, lambda line: typer.echo(line, err=True))
+    run(named, settings, _print_json if json_ else _print)
+
+
+def _print(url: str, models: "Sequence[Served]") -> None:
+    for served in models:
+        if served.predictor.report:
+            typer.echo(f"{served.name}: {served.predictor.report}", err=True)
+        typer.echo(f"{served.name}: {served.task} ({', '.join(served.tasks)}; {served.dtype})", err=True)
+    typer.echo(f"ready: {url}", err=True)
+
+
+def _print_json(url: str, models: "Sequence[Served]") -> None:
+    print_json_line({"url": url, "models": [served.facts() for served in models]})

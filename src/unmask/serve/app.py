@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 from unmask import __version__
 from unmask.errors import UserError
 from unmask.serve.docs import STYLE, docs_page
-from unmask.serve.errors import ApiError, first_problem, invalid
+from unmask.serve.errors import FAULT, ApiError, first_problem, invalid
 from unmask.serve.guard import App, Guard, Log
 from unmask.serve.routes import analysis, house, hub, openai, tei
 from unmask.serve.site import Site
@@ -41,6 +41,7 @@ def create_app(site: Site, origins: Sequence[str] = (), log: Log = "requests") -
     app.add_exception_handler(UserError, _user_error)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(Exception, _fault)
     guarded: App = Guard(app, site, log)
     if origins:
         headers = ["authorization", "content-type"]
@@ -65,6 +66,10 @@ async def _user_error(request: Request, error: Exception) -> Response:
 
 async def _invalid(request: Request, error: Any) -> Response:
     return _told(request, invalid(first_problem(error.errors())))
+
+
+async def _fault(request: Request, error: Exception) -> Response:
+    return _told(request, FAULT)
 
 
 async def _http_error(request: Request, error: Any) -> Response:

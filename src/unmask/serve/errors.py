@@ -22,6 +22,9 @@ class ApiError(Exception):
         return {"error": self.message, "error_type": self.kind}
 
 
+FAULT = ApiError(500, "internal", "a fault of the server; its log says where")
+
+
 def too_large(message: str) -> ApiError:
     """A limit was passed; the message names it."""
     return ApiError(413, "limit", message)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import orjson
 
-from unmask.serve.errors import ApiError, too_large
+from unmask.serve.errors import FAULT, ApiError, too_large
 from unmask.serve.site import Record, Site, record
 
 Scope = MutableMapping[str, Any]
@@ -76,7 +76,7 @@ class Guard:
         except Exception as error:  # a fault of ours: where, but not the texts that an error may quote
             frame = traceback.extract_tb(error.__traceback__)[-1]
             log_line("fault", id=told.id, kind=type(error).__name__, file=frame.filename, line=frame.lineno)
-            await reply.error(ApiError(500, "internal", "a fault of the server; its log says where"))
+            await reply.error(FAULT)
         self._finish(scope, told, reply.status)
 
     def _check(self, scope: Scope, told: Record) -> None:

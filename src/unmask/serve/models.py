@@ -1,17 +1,14 @@
 """The models that are served: loaded once, known by name."""
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from unmask.errors import ConfigError, ModelError
+from unmask.errors import ModelError
 from unmask.model.network import Model
 from unmask.predict import Answerer, Classifier, MaskedLM, Tagger, load
-from unmask.predict.folders import find_folder
 from unmask.predict.onnx import OnnxModel
 from unmask.predict.predictor import Predictor
 
@@ -51,7 +48,7 @@ class Served:
             "layers": config.layers,
             "heads": config.heads,
             "width": config.width,
-            "max_length": self.longest,
+            "max_length": self.usual,
             "vocab_size": self.predictor.tokenizer.vocab_size,
             "mask_token": self.predictor.tokenizer.mask_token,
             "labels": list(config.labels) or None,
@@ -62,6 +59,12 @@ class Served:
         """In what numbers it computes."""
         model = self.predictor.model
         return "onnx" if isinstance(model, OnnxModel) else str(next(model.parameters()).dtype)[6:]
+
+    @property
+    def usual(self) -> int:
+        """Tokens of the longest text in its own task."""
+        limit = self.predictor.sentence.max_length if self.task == EMBED else None
+        return min(limit or self.longest, self.longest)
 
     @property
     def longest(self) -> int:
@@ -83,25 +86,6 @@ def can_score(served: Served) -> bool:
     """Whether it says how likely a text is."""
     network = served.predictor.model
     return isinstance(served.predictor, MaskedLM) and isinstance(network, Model) and "mlm" in network.heads
-
-
-def named_folders(folders: Sequence[str]) -> dict[str, str]:
-    """`FOLDER` or `name=FOLDER` -> names and folders; wrong ones are told before anything is loaded."""
-    found: dict[str, str] = {}
-    for given in folders:
-        name, equals, folder = given.partition("=")
-        if not equals or Path(given).exists():
-            path = Path(given).resolve()
-            name, folder = (path.parent.name if path.name == "model" else path.name), given
-        if not re.fullmatch(r"[\w.-]+", name):
-            raise ConfigError(f"{name!r} is no name for a model: letters, digits, _, . and - make one")
-        if name in found:
-            raise ConfigError(f"two models are called {name}: say name=FOLDER")
-        find_folder(folder)
-        found[name] = folder
-    if not found:
-        raise ConfigError("name the folder of at least one model")
-    return found
 
 
 def load_models(folders: Mapping[str, str], device: str = "auto", dtype: str = "auto") -> list[Served]:

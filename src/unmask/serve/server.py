@@ -5,7 +5,7 @@ import ipaddress
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,14 +14,14 @@ import torch
 import uvicorn
 
 from unmask.errors import ConfigError
-from unmask.predict.batching import CPU_TOKENS, GPU_TOKENS
 from unmask.serve.app import create_app
 from unmask.serve.batcher import Batcher
 from unmask.serve.guard import LOOPBACK, Log
 from unmask.serve.metrics import Measures
-from unmask.serve.models import Served, load_models, named_folders
+from unmask.serve.models import Served, load_models
 from unmask.serve.site import Limits, Site
 
+_CONNECTIONS = 4096
 _GRACE = 5.0
 """Seconds beyond the limit of a request after which the end no longer waits for it."""
 
@@ -41,18 +41,21 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
 
 
-def serve(folders: Sequence[str], settings: Settings, say: Callable[[str], None]) -> None:
-    """Load the models, say the address, and answer until SIGTERM or Ctrl-C; what was accepted is finished."""
+def serve(
+    folders: Mapping[str, str], settings: Settings, ready: Callable[[str, Sequence[Served]], None]
+) -> None:
+    """Load the models and answer until SIGTERM or Ctrl-C; what was accepted is finished.
+
+    `ready` is told the address and the models as soon as requests are answered.
+    """
     check_settings(settings)
-    named = named_folders(folders)
     with bound(settings.host, settings.port) as listening:  # a port that is taken is told before loading
-        site = open_site(load_models(named, settings.device, settings.dtype), settings)
+        models = load_models(folders, settings.device, settings.dtype)
+        site = open_site(models, settings)
+        shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+        url = f"http://{shown}:{listening.getsockname()[1]}"
         try:
-            port = listening.getsockname()[1]
-            for served in site.models.values():
-                say(f"{served.name}: {served.task} ({', '.join(served.tasks)}; {served.dtype})")
-            shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-            _run(site, settings, listening, lambda: say(f"ready: http://{shown}:{port}"))
+            _run(site, settings, listening, lambda: ready(url, models))
         finally:
             site.batcher.stop()
 
@@ -109,7 +112,7 @@ def open_site(models: Sequence[Served], settings: Settings) -> Site:
 
     batcher = Batcher(
         workers=cores,
-        budget=CPU_TOKENS if on_cpu else GPU_TOKENS,
+        budget=min(served.predictor.budget for served in models),
         limit=settings.limits.queue_tokens,
         prepare=prepare if cores > 1 else lambda alone: None,
         told=measures.batch,
@@ -145,6 +148,7 @@ def _run(site: Site, settings: Settings, listening: socket.socket, ready: Callab
         access_log=False,
         server_header=False,
         timeout_keep_alive=75,
+        limit_concurrency=_CONNECTIONS,
         timeout_graceful_shutdown=int(settings.limits.seconds + _GRACE),
     )
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:

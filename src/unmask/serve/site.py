@@ -26,10 +26,10 @@ class Limits:
 
     body_bytes: int = 2_000_000
     texts: int = 2048
-    tokens: int = 131_072
+    tokens: int = 262_144
     """Tokens that a request makes the model compute."""
-    queue_tokens: int = 524_288
-    seconds: float = 60.0
+    queue_tokens: int = 1_048_576
+    seconds: float = 120.0
 
 
 @dataclass
@@ -92,6 +92,14 @@ class Site:
         if len(texts) > self.limits.texts:
             raise too_large(f"{len(texts)} texts are too many: at most {self.limits.texts} go in a request")
 
+    def check_tokens(self, cost: int) -> None:
+        """An error if a request asks for too much."""
+        if cost > self.limits.tokens:
+            raise too_large(
+                f"this would take {cost} tokens: at most {self.limits.tokens} go in a request, "
+                "so send shorter texts, or fewer at a time"
+            )
+
     async def read(self, size: int, function: Callable[..., Result], *values: Any) -> Result:
         """`function(*values)`, which reads `size` characters."""
         begun = time.perf_counter()
@@ -148,11 +156,7 @@ class Site:
     ) -> list[Any]:
         """Results of `function(served, payloads, *options)`, computed with whatever else waits."""
         cost = sum(costs)
-        if cost > self.limits.tokens:
-            raise too_large(
-                f"this would compute {cost} tokens: at most {self.limits.tokens} go in a request, "
-                "so send shorter texts, or fewer at a time"
-            )
+        self.check_tokens(cost)
         told = record.get()
         told.model = served.name
         told.texts += len(payloads)

@@ -27,12 +27,15 @@ from unmask.serve.bodies import (
     TagParameters,
     TextPair,
 )
-from unmask.serve.errors import invalid
+from unmask.serve.errors import invalid, too_large
 from unmask.serve.models import ANSWER, EMBED, FILL, SIMILARITY, TEXT, TOKEN, Served
 from unmask.serve.site import Site
 from unmask.tokenizer import Tokenizer
 
 Floats = NDArray[np.float32]
+_CANDIDATES = 10_000
+_DECODED = 100
+"""Characters, roughly, that are decoded for a candidate."""
 
 
 async def fill_mask(site: Site, served: Served, body: FillBody) -> list[Any]:
@@ -43,9 +46,15 @@ async def fill_mask(site: Site, served: Served, body: FillBody) -> list[Any]:
     jobs = await site.read(
         sum(map(len, texts)), lambda: [_masks(served, text, asked.top_k, asked.targets) for text in texts]
     )
+    candidates = sum(len(job.places) * job.top for job in jobs)
+    if candidates > _CANDIDATES:
+        raise too_large(f"{candidates} candidates are too many: at most {_CANDIDATES} go in an answer")
     found = await site.compute(served, work.fill, jobs, costs)
     tokenizer = served.predictor.tokenizer
-    bodies = [_filled(tokenizer, job, each) for job, each in zip(jobs, found, strict=True)]
+    bodies = await site.read(
+        candidates * _DECODED,
+        lambda: [_filled(tokenizer, job, each) for job, each in zip(jobs, found, strict=True)],
+    )
     return bodies[0] if isinstance(body.inputs, str) else bodies
 
 

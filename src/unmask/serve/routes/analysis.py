@@ -33,9 +33,10 @@ _WEIGHTS = 1 << 24
 _SENSES = {"uses": [{"text": "The river rose.", "start": 4, "end": 9, "x": 0.1, "y": 0.4, "sense": 0,
                     "nearest": [1]}],
            "senses": [{"name": ["stream"], "size": 1, "examples": [0]}], "silhouette": None}  # fmt: skip
+_USES = 1000
 _READINGS = 2
 """Each use is read for its vector and for what could stand in its place."""
-_STEPS = 128
+_STEPS = 512
 """Passes through a text that an attribution takes, roughly."""
 
 
@@ -99,6 +100,8 @@ def routes(site: Site) -> APIRouter:
             found = list(find_uses([text], forms_of(body.word)))
             uses += found
             cost += _READINGS * len(found) * min(length, served.longest)
+        if len(uses) > _USES:
+            raise too_large(f"{len(uses)} uses of the word are too many: at most {_USES} are compared")
         asked = work.Uses(body.word, uses, body.senses, layer)
         (senses,) = await site.compute(served, work.senses, [asked], [cost])
         return answer(

@@ -17,11 +17,14 @@ from unmask.serve.bodies import (
     TextsBody,
     TokenizeBody,
 )
-from unmask.serve.errors import invalid
+from unmask.serve.errors import invalid, too_large
 from unmask.serve.models import EMBED, TEXT, Served
 from unmask.serve.routes import answer, documented
 from unmask.serve.site import Site
 from unmask.serve.tasks import class_scores, embedded, labelled, sentence_similarity, shaped, sigmoid
+
+_NUMBERS = 1 << 23
+"""Numbers of all token vectors in an answer: some 90 MB."""
 
 
 def routes(site: Site) -> APIRouter:
@@ -41,6 +44,8 @@ def routes(site: Site) -> APIRouter:
         served = site.for_task(body.model, EMBED)
         texts = as_list(body.inputs)
         costs = await site.fitting(served, texts, truncate=body.truncate)
+        if sum(costs) * served.predictor.config.width > _NUMBERS:
+            raise too_large(f"{sum(costs)} tokens have too many numbers to send: send fewer texts")
         return answer(await site.compute(served, work.embed_parts, texts, costs, "token", -1))
 
     @router.post("/predict", responses=documented([{"label": "good", "score": 0.9}]))
@@ -85,7 +90,7 @@ def _vocabulary(site: Site) -> APIRouter:
         """The tokens of each text, and where they stand in it."""
         served = site.for_task(body.model, EMBED)
         texts = as_list(body.inputs)
-        site.check_count(texts)
+        site.check_tokens(sum(await site.lengths(served, texts)))
         return answer(await site.read(sum(map(len, texts)), _tokens, served, texts, body.add_special_tokens))
 
     @router.post("/decode", responses=documented(["river"]))
