@@ -98,15 +98,18 @@ export function overText(text, tokens, choose) {
   return { box, show, close: () => watch.disconnect() };
 }
 
-/** Buttons with what stands between them; pieces of a word stand together. */
+/** Buttons with what stands between them; pieces of a word stand together and are not torn apart. */
 function withGaps(tokens, buttons, slice) {
+  const parts = [];
   let end = 0;
-  return tokens.flatMap((token, index) => {
-    if (token.special) return [" ", buttons[index], " "];
-    const gap = slice(end, token.start);
+  tokens.forEach((token, index) => {
+    const gap = token.special ? " " : slice(end, token.start);
+    if (gap || !parts.length) parts.push(gap, h("span", { class: "whole" }));
+    parts.at(-1).append(buttons[index]);
+    if (token.special) parts.push(" ", h("span", { class: "whole" }));
     end = Math.max(end, token.end);
-    return [gap, buttons[index]];
   });
+  return parts;
 }
 
 /** A curve from one button to another, thicker where the weight is larger. */
