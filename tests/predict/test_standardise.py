@@ -85,6 +85,15 @@ def test_a_dimension_that_never_varies_becomes_nought(method: str) -> None:
     assert np.abs(found[:, [0, 1, 3, 4, 5]]).min(0).max() > 0
 
 
+def test_whitening_does_not_blow_up_what_is_rounding_alone() -> None:
+    random = np.random.default_rng(7)
+    plane = random.normal(size=(500, 5)) @ np.linalg.qr(random.normal(size=(6, 6)))[0][:5]
+    vectors = (plane + 300).astype(np.float32)  # whose sixth direction differs by rounding only
+    fitted = Standardiser.fit(vectors, "whiten")
+    assert np.linalg.matrix_rank(fitted.transform) == 5
+    np.testing.assert_allclose((fitted.apply(vectors) ** 2).mean(0).sum(), 5, rtol=1e-3)
+
+
 def test_fewer_vectors_than_dimensions() -> None:
     few = draw(5, 8, 2)
     with pytest.raises(InputError, match="whitening 8 dimensions takes more than 8 vectors, not 5"):

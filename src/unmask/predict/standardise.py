@@ -73,7 +73,7 @@ class Standardiser:
                     f"whitening {width} dimensions takes more than {width} vectors, not {count:,}:"
                     " give more text, or take another method"
                 )
-            transform = _whitening(spread)
+            transform = _whitening(spread, float(np.linalg.norm(mean)))
         return cls(method, mean, transform, dict(about or {}))
 
     def apply(self, vectors: NDArray[Any]) -> Floats:
@@ -197,8 +197,9 @@ def _without_top(covariance: Doubles, remove: int, count: int) -> Doubles:
     return kept
 
 
-def _whitening(covariance: Doubles) -> Doubles:
+def _whitening(covariance: Doubles, distance: float) -> Doubles:
+    """Σ^(−1/2) of vectors whose mean is so far from the origin, which rounds them so coarsely."""
     values, directions = np.linalg.eigh(covariance)
-    least = float(np.sqrt(max(values[-1], 0.0))) * _RESOLUTION
+    least = max(float(np.sqrt(max(values[-1], 0.0))), distance) * _RESOLUTION
     inverse: Doubles = (directions * _inverse_roots(values, least)) @ directions.T
     return inverse
