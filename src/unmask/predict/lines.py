@@ -1,16 +1,18 @@
 """The texts of one file, each a line of .txt or a row of a table, and where they stand; without torch."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from unmask.errors import InputError
 from unmask.text.sources import Source, find_sources, split_suffix
-from unmask.text.stream import numbered_lines
+from unmask.text.stream import decoded
 from unmask.text.tables import read_table
 
 Placed = tuple[str, str]
 """Where a text stands, in words; the text."""
 _LONGEST = 1 << 24  # characters of a line
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 def one_source(file: str) -> Source:
@@ -38,12 +40,22 @@ def placed_texts(source: Source, column: str = "text") -> Iterator[Placed]:
 
 
 def _lines(source: Source) -> Iterator[Placed]:
-    held: Placed | None = None
-    for number, line in numbered_lines(source, _LONGEST):
-        if held is not None:
-            yield held
-        held = f"{source}, line {number}", line
-    if held is not None and held[1]:  # what follows the last newline is a line only if it holds something
+    """Every line to the last space; what follows the last newline is one only if it holds something."""
+    for number, line in enumerate(_split(decoded(source)), 1):
+        place = f"{source}, line {number}"
+        if len(line) > _LONGEST:
+            raise InputError(f"{place}: longer than {_LONGEST:,} characters; write one text a line")
+        yield place, line
+
+
+def _split(pieces: Iterable[str]) -> Iterator[str]:
+    held = ""
+    for piece in pieces:
+        *whole, held = (held + piece).split("\n")
+        yield from whole
+        if len(held) > _LONGEST:
+            break
+    if held:
         yield held
 
 
@@ -53,6 +65,8 @@ def _text(row: dict[str, Any], column: str, place: str) -> str:
     value = row[column]
     if value is not None and not isinstance(value, str):
         raise InputError(f"{place}: {column} holds {str(value)[:40]}, not text")
+    if value and _HALF.search(value):
+        raise InputError(f"{place}: {column} holds half a character, an escape such as \\ud83d alone")
     return value or ""
 
 

@@ -1,0 +1,41 @@
+"""Texts of a file: one for every line or row, each under its own number."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unmask.errors import InputError
+from unmask.predict import lines
+from unmask.predict.lines import one_source, placed_texts
+
+PIECES = ["gato", " ", "\n", "\r\n", "\t", "\u2028", "\x1c", "é", "\n" * 70_000, " " * 70_000, "x" * 70_000]
+
+
+@given(pieces=st.lists(st.sampled_from(PIECES), min_size=1, max_size=12))
+@settings(deadline=None, max_examples=20)
+def test_the_nth_text_is_the_nth_line(pieces: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
+    file = tmp_path_factory.mktemp("lines") / "a.txt"
+    file.write_bytes("".join(pieces).encode())
+    wanted = "".join(pieces).replace("\r\n", "\n").split("\n")
+    if not wanted[-1]:
+        wanted.pop()
+    found = list(placed_texts(one_source(str(file))))
+    assert [text for _, text in found] == wanted
+    assert [place for place, _ in found] == [f"{file}, line {number + 1}" for number in range(len(wanted))]
+
+
+def test_a_line_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "_LONGEST", 10)
+    (tmp_path / "a.txt").write_text("um\n" + "gato " * 9 + "\num", "utf-8")
+    with pytest.raises(InputError, match="a.txt, line 2: longer than 10 characters; write one text a line"):
+        list(placed_texts(one_source(str(tmp_path / "a.txt"))))
+
+
+def test_half_a_character(tmp_path: Path) -> None:
+    rows = [{"text": "a \U0001f408 sleeps"}, {"text": "\ud83d"}]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    with pytest.raises(InputError, match=r"line 2: text holds half a character, an escape such as \\ud83d"):
+        list(placed_texts(one_source(str(tmp_path / "a.jsonl"))))
