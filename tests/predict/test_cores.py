@@ -1,6 +1,7 @@
 """Batches side by side: the same answers in the same order, and nothing left changed behind."""
 
 import _thread
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -78,10 +79,14 @@ def test_an_interrupt_calls_off_the_rest() -> None:
         done.append(job)
         time.sleep(0.01)
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     timer = threading.Timer(0.05, _thread.interrupt_main)
     timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        list(side_by_side(slow, range(500)))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(side_by_side(slow, range(500)))
+    finally:
+        signal.signal(signal.SIGINT, before)
     timer.join()
     assert len(done) < 200
 
