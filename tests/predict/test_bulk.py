@@ -6,6 +6,7 @@ import json
 import lzma
 import pickle
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +82,11 @@ def test_the_nth_vector_is_that_of_the_nth_line(
 
 @pytest.mark.parametrize("level", ["word", "token"])
 def test_ragged_levels(any_lm: MaskedLM, file: Path, tmp_path: Path, level: Any) -> None:
-    settings, lines = EmbedSettings(level, pool="max"), lines_of(file)
+    pool: Any = "max" if level == "word" else None
+    settings, lines = EmbedSettings(level, pool=pool), lines_of(file)
     done = embed_file(any_lm, file, tmp_path / "rows.parquet", settings)
     embed_file(any_lm, file, tmp_path / "rows.safetensors", settings)
-    wanted = any_lm.embed(lines, level, pool="max")
+    wanted = any_lm.embed(lines, level, pool=pool)
     assert done.rows == sum(map(len, wanted)) > 100
     table, tensors = pq.read_table(tmp_path / "rows.parquet"), load_file(tmp_path / "rows.safetensors")
     for number, rows in enumerate(wanted):
@@ -180,6 +182,53 @@ def test_what_another_command_left_is_refused(
     assert (done.texts, done.kept) == (2, 0)
 
 
+def test_after_too_few_texts_for_one_method_another_goes_on(lm: MaskedLM, file: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="give more text, or take another method"):
+        embed_file(lm, file, tmp_path / "z.safetensors", fit="whiten")
+    assert embed_file(lm, file, tmp_path / "z.safetensors", fit="mean").kept == 20
+    assert Standardiser.load(tmp_path / "z.safetensors").method == "mean"
+
+
+def test_work_without_a_plan_begins_anew(lm: MaskedLM, file: Path, tmp_path: Path) -> None:
+    work = tmp_path / "a.npy.work"
+    for plan in (None, "{"):
+        (work / "parts").mkdir(parents=True)
+        (work / "parts" / "000000.safetensors").write_bytes(b"of whom?")
+        if plan:
+            (work / "plan.json").write_text(plan)
+        assert embed_file(lm, file, tmp_path / "a.npy").kept == 0
+        (tmp_path / "a.npy").unlink()
+
+
+def test_a_damaged_part_is_named(lm: MaskedLM, file: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="whitening"):
+        embed_file(lm, file, tmp_path / "z.safetensors", fit="whiten")
+    part = tmp_path / "z.safetensors.work" / "parts" / "000002.safetensors"
+    part.write_bytes(part.read_bytes()[:-9])
+    with pytest.raises(InputError, match="000002.safetensors is damaged: remove it and run the same"):
+        embed_file(lm, file, tmp_path / "z.safetensors", fit="mean")
+    part.unlink()
+    assert embed_file(lm, file, tmp_path / "z.safetensors", fit="mean").kept == 17
+
+
+def test_facts_tell_apart_what_a_folder_says(folder: Callable[..., Path]) -> None:
+    path = folder()
+    (path / "modules.json").write_text("[]")
+    known = []
+    for length, prompt, lower in ((9, "a", False), (8, "a", False), (8, "b", False), (8, "b", True)):
+        values = {"max_seq_length": length, "do_lower_case": lower}
+        (path / "sentence_bert_config.json").write_text(json.dumps(values))
+        prompts = {"prompts": {"p": prompt}, "default_prompt_name": "p"}
+        (path / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+        known.append(EmbedSettings().facts(load(path, "cpu")))
+    assert not [(a, b) for a, b in pairwise(known) if a == b]
+    changed = (path / "tokenizer.json").read_text("utf-8").replace('"lowercase": false', '"lowercase": true')
+    assert changed != (path / "tokenizer.json").read_text("utf-8")
+    (path / "other.json").write_text(changed, "utf-8")
+    other = load(path, "cpu", tokenizer=path / "other.json")
+    assert EmbedSettings().facts(other) != known[-1]
+
+
 def test_after_a_long_text_the_command_goes_on_with_truncate(
     lm: MaskedLM, file: Path, tmp_path: Path
 ) -> None:
@@ -227,6 +276,7 @@ def test_a_standardiser_is_fitted_and_applied(
         (EmbedSettings(normalise=True), "mean", "a.safetensors", "fitted on plain vectors"),
         (EmbedSettings(layer="all"), "mean", "a.safetensors", "one layer: say which with --layer"),
         (EmbedSettings(layer=9), None, "a.npy", "no layer 9"),
+        (EmbedSettings("token", pool="max"), None, "a.parquet", "tokens are not pooled: leave out --pool"),
         (EmbedSettings(), "whiten", "a.safetensors", "takes more than 32 vectors, not 20"),
     ],
 )

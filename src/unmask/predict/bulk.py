@@ -61,7 +61,7 @@ def embed_file(
     settings = checked(out, settings, fit)
     source = one_source(str(file))
     state = source.state()
-    with _work(out, _plan(model, source, settings, column, fit)) as parts:
+    with _work(out, _plan(model, source, settings, column)) as parts:
         paths, kept = _make(model, source, settings, column, parts, lambda number: True, progress)
         if source.state() != state:
             raise InputError(f"{source} changed while it was read: run the same command when it is complete")
@@ -93,7 +93,7 @@ def embed_on_ray(
     source = replace(source, path=source.path and source.path.absolute())
     where = str(Path(folder).absolute()) if Path(folder).exists() else str(folder)
     model = load(folder, "cpu")
-    plan = _plan(model, source, settings, column, fit)
+    plan = _plan(model, source, settings, column)
     with _work(place, plan, keep=True) as parts, ray_cluster(address) as cores:
         count = SHARES_PER_CORE * cores
         share = partial(_share, where, source, settings, column, parts)
@@ -118,6 +118,8 @@ def checked(out: Path, settings: EmbedSettings, fit: Method | None) -> EmbedSett
         raise ConfigError("a standardiser is for one layer: say which with --layer")
     if out.suffix not in forms:
         raise OutputError(f"{out}: vectors are written as {' '.join(forms)}")
+    if settings.level == "token" and settings.pool:
+        raise ConfigError("tokens are not pooled: leave out --pool, or take another --level")
     if out.suffix == ".npy" and settings.level != "sentence":
         raise OutputError(
             f"{out}: texts have unlike numbers of {settings.level}s, which .npy cannot hold;"
@@ -152,17 +154,11 @@ def _share(folder: str, source: Source, settings: EmbedSettings, column: str, pa
     _make(_loaded(folder), source, settings, column, parts, job.takes, SILENT)
 
 
-def _plan(
-    model: Predictor, source: Source, settings: EmbedSettings, column: str, fit: Method | None
-) -> dict[str, Any]:
+def _plan(model: Predictor, source: Source, settings: EmbedSettings, column: str) -> dict[str, Any]:
     """Everything the parts depend on."""
     state = source.state()
     given = {"source": source.name, "state": state and list(state), "column": column}
-    return (
-        given
-        | settings.facts(model)
-        | {"chunk": list(settings.chunk), "device": model.device.type, "fit": fit}
-    )
+    return given | settings.facts(model) | {"chunk": list(settings.chunk), "device": model.device.type}
 
 
 def _pool(model: Predictor, settings: EmbedSettings) -> Any:
@@ -196,8 +192,8 @@ def _start(work: Path, plan: dict[str, Any]) -> None:
     path = work / "plan.json"
     try:
         old = json.loads(path.read_text("utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError):
-        old = dict(plan)
+    except (FileNotFoundError, ValueError):
+        old = plan | {"state": None}
     differ = differing(old, plan)
     if settings := [key for key in differ if key != "state"]:
         raise OutputError(

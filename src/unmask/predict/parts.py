@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ class EmbedSettings:
         cut = own.max_length is not None if self.truncate is None else self.truncate
         mark = self.standardise.fingerprint if self.standardise else None
         about = model.about(self.level, self.layer, own.pool)
-        return about | {"normalise": own.normalise, "truncate": cut, "standardise": mark}
+        return asdict(own) | about | {"truncate": cut, "standardise": mark}
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +71,8 @@ class Part:
     """A part file: what is asked for is read."""
 
     path: Path
+    remedy: str = "remove it and run the same command again"
+    """When it is damaged."""
 
     @cached_property
     def vectors(self) -> Floats:
@@ -99,12 +101,12 @@ class Part:
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """That of the vectors, which are not read for it."""
-        with _damage(self.path), safe_open(self.path, "np") as file:
+        with self._open() as file:
             return tuple(file.get_slice("vectors").get_shape())
 
     def rows(self, numbers: Sequence[int]) -> tuple[Floats, list[str]]:
         """Some vectors and their texts, without reading the others."""
-        with _damage(self.path), safe_open(self.path, "np") as file:
+        with self._open() as file:
             vectors, joined, ends = map(file.get_slice, ("vectors", "strings", "ends"))
             found = np.concatenate([vectors[number : number + 1] for number in numbers])
             strings = []
@@ -114,17 +116,17 @@ class Part:
         return found, strings
 
     def _read(self, name: str) -> Any:
-        with _damage(self.path), safe_open(self.path, "np") as file:
+        with self._open() as file:
             return file.get_tensor(name)
 
-
-@contextmanager
-def _damage(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (SafetensorError, OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{path} is damaged: remove it and run the same command again ({reason})") from None
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        try:
+            with safe_open(self.path, "np") as file:
+                yield file
+        except (SafetensorError, OSError, ValueError, IndexError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"{self.path} is damaged: {self.remedy} ({reason})") from None
 
 
 def differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

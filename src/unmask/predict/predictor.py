@@ -17,6 +17,7 @@ from torch import Tensor
 
 from unmask.config import ModelConfig
 from unmask.errors import InputError, ModelError
+from unmask.files import digest
 from unmask.model.network import Model, reduce_rows
 from unmask.model.weights import LoadReport
 from unmask.predict.batching import CPU_TOKENS, GPU_TOKENS, Pack, pack, plan
@@ -63,8 +64,8 @@ class Predictor:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The same for the same folder's contents; "" of a model made in memory."""
-        return model_fingerprint(self.folder) if self.folder else ""
+        """The same for the same settings, weights and tokenizer; "" of a model made in memory."""
+        return digest(model_fingerprint(self.folder), self.tokenizer.fingerprint) if self.folder else ""
 
     def embed(
         self,
