@@ -98,23 +98,21 @@ class Guard:
 
     async def _read(self, receive: Receive) -> bytes:
         """The body, if it is not too large and comes in time."""
-        limit, chunks, size = self.site.limits.body_bytes, [], 0
-        more = True
+        limit, body, more = self.site.limits.body_bytes, bytearray(), True
         try:
             async with asyncio.timeout(self.site.limits.seconds):
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise _Gone
-                    size += len(message.get("body", b""))
+                    body += message.get("body", b"")
                     more = message.get("more_body", False)
-                    if size > limit:
+                    if len(body) > limit:
                         await _drain(receive, more, _DRAINED * limit)
                         raise too_large(f"the body is larger than {limit} bytes")
-                    chunks.append(message.get("body", b""))
         except TimeoutError:
             raise ApiError(408, "timeout", "the body did not come in time", {"connection": "close"}) from None
-        return b"".join(chunks)
+        return bytes(body)
 
     async def _answer(self, scope: Scope, body: bytes, receive: Receive, reply: "_Reply") -> None:
         """Run the routes until they are done, the client leaves, or time is over."""

@@ -48,7 +48,7 @@ class Served:
             "layers": config.layers,
             "heads": config.heads,
             "width": config.width,
-            "max_length": self.usual,
+            "max_length": self.max_length,
             "vocab_size": self.predictor.tokenizer.vocab_size,
             "mask_token": self.predictor.tokenizer.mask_token,
             "labels": list(config.labels) or None,
@@ -61,7 +61,7 @@ class Served:
         return "onnx" if isinstance(model, OnnxModel) else str(next(model.parameters()).dtype)[6:]
 
     @property
-    def usual(self) -> int:
+    def max_length(self) -> int:
         """Tokens of the longest text in its own task."""
         limit = self.predictor.sentence.max_length if self.task == EMBED else None
         return min(limit or self.longest, self.longest)

@@ -17,7 +17,9 @@ def named_folders(folders: Sequence[str]) -> dict[str, str]:
             path = Path(given).resolve()
             name, folder = (path.parent.name if path.name == "model" else path.name), given
         if not re.fullmatch(r"[\w.-]+", name):
-            raise ConfigError(f"{name!r} is no name for a model: letters, digits, _, . and - make one")
+            raise ConfigError(
+                f"{name!r} is no name for a model: say name=FOLDER, with letters, digits, _ . -"
+            )
         if name in found:
             raise ConfigError(f"two models are called {name}: say name=FOLDER")
         find_folder(folder)

@@ -49,6 +49,8 @@ def serve(
     `ready` is told the address and the models as soon as requests are answered.
     """
     check_settings(settings)
+    # Requests are read side by side already; more threads for each only wait for one another.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     with bound(settings.host, settings.port) as listening:  # a port that is taken is told before loading
         models = load_models(folders, settings.device, settings.dtype)
         site = open_site(models, settings)

@@ -93,7 +93,7 @@ def _tei(site: Site, served: Served) -> dict[str, Any]:
         "model_sha": None,
         "model_dtype": served.dtype,
         "model_type": kind,
-        "max_input_length": served.usual,
+        "max_input_length": served.max_length,
         "max_batch_tokens": site.batcher.budget,
         "max_client_batch_size": site.limits.texts,
         "auto_truncate": False,
