@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from unmask.analyse import intrinsic
 from unmask.analyse.intrinsic import (
     expected_cosine,
     intra_similarity,
@@ -62,6 +63,10 @@ def test_contributions_sum_to_the_expected_cosine(count: int, width: int, seed: 
     pairs = [units[i] @ units[j] for i in range(count) for j in range(count) if i != j]
     found = expected_cosine(vectors)
     assert found.value == pytest.approx(np.mean(pairs))
+    means = np.reshape(pairs, (count, count - 1)).mean(1)
+    of_vectors = max(np.var(means, ddof=1) - np.var(pairs) / (count - 1), 0)
+    spread = np.sqrt((4 * (count - 2) * of_vectors + 2 * np.var(pairs)) / len(pairs))
+    assert found.high - found.low == pytest.approx(2 * 1.959964 * spread, abs=1e-6)
     assert sum(each.contribution for each in loudest(vectors, width)) == pytest.approx(found.value)
 
 
@@ -103,6 +108,20 @@ def test_two_nn_of_a_curved_line_is_one() -> None:
     turn = np.random.default_rng(0).uniform(0, 20, 1500)
     spiral = np.stack([turn * np.cos(turn), turn * np.sin(turn), turn], 1)
     assert two_nn(spiral) == pytest.approx(1, rel=0.1)
+
+
+def test_two_nn_compares_part_after_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = gaussian(50, 4)
+    whole = two_nn(points)
+    monkeypatch.setattr(intrinsic, "_BLOCK", 7)
+    assert two_nn(points) == pytest.approx(whole)
+
+
+def test_a_dimension_that_cannot_be_told_is_none() -> None:
+    grid = np.array([[n % 6, n // 6] for n in range(36)], float)  # two neighbours of each are as near
+    for vectors in (np.ones((30, 8)), np.repeat(np.eye(8)[:2], 15, 0), grid):
+        assert two_nn(vectors) is None
+    assert two_nn(gaussian(3, 2)) is not None
 
 
 @pytest.mark.parametrize("count", [60, 300, 2000])

@@ -80,7 +80,7 @@ class Measures:
     """The same for as many uses of random words."""
     dimensions: tuple[Dimension, ...]
     """Those that add most to the expected cosine."""
-    two_nn: float
+    two_nn: float | None
     participation: float
     similarity: Interval | None
     """Spearman correlation of cosines with people's scores."""

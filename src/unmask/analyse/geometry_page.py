@@ -37,7 +37,7 @@ def layer_rows(geometry: Geometry, method: str = RAW) -> list[tuple[str, ...]]:
             str(each.layer), _shown(each.anisotropy.value), _half(each.anisotropy),
             _shown(each.self_similarity), _shown(each.adjusted_self), _shown(each.intra_similarity),
             _shown(each.adjusted_intra), _shown(each.static_share), _shown(each.adjusted_static),
-            f"{each.two_nn:.1f}", f"{each.participation:.0f}", _loudest(each),
+            _shown(each.two_nn, 1), f"{each.participation:.0f}", _loudest(each),
         )
         for each in geometry.of(method)
     ]  # fmt: skip
@@ -137,8 +137,8 @@ def _loudest(each: Measures) -> str:
     return ", ".join(f"{one.number} ({one.contribution / total:.0%})" for one in each.dimensions[:3])
 
 
-def _shown(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+def _shown(value: float | None, digits: int = 3) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
 
 
 def _half(interval: Interval) -> str:

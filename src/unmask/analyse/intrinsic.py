@@ -14,6 +14,8 @@ Vectors = NDArray[np.floating]
 NORMAL = 1.959964
 """Standard deviations to either side that hold 95 % of a normal distribution."""
 _TINY = 1e-12
+_BLOCK = 1 << 11
+"""Vectors that are compared with all others at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +50,12 @@ def expected_cosine(vectors: Vectors) -> Interval:
     """
     units = unit(vectors)
     count = len(units)
-    cosines = units @ units.T
-    np.fill_diagonal(cosines, 0)
     pairs = count * (count - 1)
-    value = float(cosines.sum() / pairs)
-    of_pairs = max(float((cosines**2).sum() / pairs) - value**2, 0.0)
-    of_means = float(np.var(cosines.sum(1) / (count - 1), ddof=1))
+    squares = (units**2).sum(1)
+    sums = units @ units.sum(0) - squares  # of each vector's cosines with the others
+    value = float(sums.sum() / pairs)
+    of_pairs = max(float(((_gram(units) ** 2).sum() - (squares**2).sum()) / pairs) - value**2, 0.0)
+    of_means = float(np.var(sums / (count - 1), ddof=1))
     of_vectors = max(of_means - of_pairs / (count - 1), 0.0)
     error = np.sqrt((4 * (count - 2) * of_vectors + 2 * of_pairs) / pairs)
     return Interval(value, value - NORMAL * float(error), value + NORMAL * float(error))
@@ -90,19 +92,31 @@ def static_share(groups: Vectors) -> float:
     return float((values[:, -1] / np.maximum(values.sum(1), _TINY)).mean())
 
 
-def two_nn(vectors: Vectors) -> float:
+def two_nn(vectors: Vectors) -> float | None:
     """Intrinsic dimension by the distances to the two nearest neighbours (Facco et al. 2017).
 
-    Their ratio is Pareto distributed with the dimension as exponent, whose maximum likelihood this is.
+    Their ratio is Pareto distributed with the dimension as exponent, whose maximum likelihood this is. None
+    where fewer than three vectors differ, or all are as far from their second neighbour as from the first.
     """
     wide = np.unique(np.asarray(vectors, np.float64), axis=0)
-    squares = (wide**2).sum(1)
-    distances = np.maximum(squares[:, None] + squares - 2 * wide @ wide.T, 0)
-    np.fill_diagonal(distances, np.inf)
-    nearest = np.partition(distances, 1, axis=1)[:, :2]
-    apart = nearest[:, 0] > _TINY * squares.mean()
-    logs = np.log(nearest[apart, 1] / nearest[apart, 0]) / 2
-    return float((apart.sum() - 1) / max(logs.sum(), _TINY))
+    if len(wide) < 3:
+        return None
+    nearest = _two_nearest(wide)
+    apart = nearest[:, 0] > _TINY * (wide**2).sum(1).mean()
+    total = float((np.log(nearest[apart, 1] / nearest[apart, 0]) / 2).sum())
+    return float(apart.sum() - 1) / total if total > _TINY else None
+
+
+def _two_nearest(points: Floats) -> Floats:
+    """The squared distances (N, 2) of each point to the two nearest others."""
+    squares = (points**2).sum(1)
+    found = np.empty((len(points), 2))
+    for start in range(0, len(points), _BLOCK):
+        here = slice(start, start + _BLOCK)
+        distances = np.maximum(squares[here, None] + squares - 2 * points[here] @ points.T, 0)
+        np.fill_diagonal(distances[:, start:], np.inf)  # of a point to itself
+        found[here] = np.partition(distances, 1, axis=1)[:, :2]
+    return found
 
 
 def participation(vectors: Vectors) -> float:
@@ -112,8 +126,13 @@ def participation(vectors: Vectors) -> float:
     """
     wide = np.asarray(vectors, np.float64)
     free = len(wide) - 1
-    wide = wide - wide.mean(0)
-    covariance = wide.T @ wide / free if len(wide) > wide.shape[1] else wide @ wide.T / free
+    covariance = _gram(wide - wide.mean(0)) / free
     total, squares = float(np.trace(covariance)), float((covariance**2).sum())
     squares = free**2 / ((free - 1) * (free + 2)) * (squares - total**2 / free)
     return total**2 / max(squares, _TINY * total**2, _TINY)
+
+
+def _gram(rows: Floats) -> Floats:
+    """XᵀX or XXᵀ, whichever is smaller: trace and sum of squares are the same."""
+    product: Floats = rows.T @ rows if len(rows) > rows.shape[1] else rows @ rows.T
+    return product
