@@ -64,6 +64,31 @@ def test_several_charts_are_one_file() -> None:
     assert {"Low", "High"} <= set(texts(side_by_side([low, high])))
 
 
+def test_what_is_no_number_is_left_out() -> None:
+    nan, infinite = float("nan"), float("inf")
+    chart = lines("Loss", "nats", {"a": [(0, 2.0), (1, nan), (2, 1.0), (3, infinite)], "b": [(0, nan)]})
+    (curve,) = parsed(chart.svg).iter(f"{SVG}polyline")
+    assert len(curve.attrib["points"].split()) == 2
+    assert "a from 2 to 1" in chart.svg
+
+
+def test_bars_below_zero_have_no_length() -> None:
+    chart = bars("Part", "share", {"a": {"x": -1.0, "y": -3.0}})
+    areas = [area for area in parsed(chart.svg).iter(f"{SVG}rect") if area.find(f"{SVG}title") is not None]
+    assert [float(area.attrib["width"]) for area in areas] == [1, 1]
+    assert "-3" in texts(chart.svg)
+
+
+def test_long_labels_are_cut_but_told() -> None:
+    word = "a" * 300
+    chart = heat_map("Attention", "weights", [[0.5]], [word], [word])
+    assert chart.width < 600
+    assert chart.height < 300
+    assert "a" * 23 + "…" in texts(chart.svg)
+    assert f"{word}: {word} 0.5" in chart.svg
+    assert "a" * 49 + "…" in texts(scatter("Map", "", {word: [(0, 0, "")], "b": [(1, 1, "")]}).svg)
+
+
 def test_nothing_measured_is_an_empty_chart() -> None:
     assert "Loss" in texts(lines("Loss", "nats", {"training": []}).svg)
     assert "Right" in texts(bars("Right", "share", {}).svg)

@@ -20,6 +20,7 @@ WIDTH, _PLOT_HEIGHT = 420, 190
 _LEFT, _RIGHT = 54, 22
 _LINE = 18  # from one line of text to the next
 _LETTER = 7.2  # about the width of a letter
+_LABEL, _NAME = 24, 50  # letters that are drawn: of a row or column of a heat map, in a legend
 _DOTS = 40  # a series of more points has no dots
 _BAR, _GAP = 13, 9
 _NEGLIGIBLE = 1e-9
@@ -75,7 +76,7 @@ def lines(
     from_zero: bool = False,
 ) -> Chart:
     """Curves over a common axis; `percent` shows shares, and starts at zero."""
-    series = {name: points for name, points in series.items() if points}
+    series = {name: kept for name, points in series.items() if (kept := _finite(points))}
     xs = [x for points in series.values() for x, _ in points] or [0.0, 1.0]
     ys = [y for points in series.values() for _, y in points] or [0.0, 1.0]
     floor = min(0.0, *ys) if percent or from_zero else min(ys)
@@ -88,12 +89,18 @@ def lines(
     return _chart(title, unit, body, top + _PLOT_HEIGHT + 2 * _LINE + 6, _summary(series, percent))
 
 
+def _finite(points: Points) -> Points:
+    """Those that can be drawn: a run that diverged has others."""
+    return [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
+
+
 def bars(title: str, unit: str, series: Mapping[str, Mapping[str, float]], *, percent: bool = False) -> Chart:
     """Horizontal bars: a group per category, in each a bar per series."""
     categories = list(dict.fromkeys(name for values in series.values() for name in values))
     left = 12 + _LETTER * max(map(len, categories), default=0)
     room = WIDTH - left - 52
-    largest = max((value for values in series.values() for value in values.values()), default=0.0) or 1.0
+    largest = max((value for values in series.values() for value in values.values()), default=0.0)
+    largest = largest if largest > 0 else 1.0
     legend, y = _legend(list(series), filled=True)
     body = list(legend)
     for category in categories:
@@ -148,25 +155,26 @@ def _mark(number: int, x: float, y: float, told: str = "") -> str:
 
 def heat_map(title: str, unit: str, values: Matrix, rows: Sequence[str], columns: Sequence[str]) -> Chart:
     """Values from -1 to 1 by their shade, which grows with the square root; a row tells its largest."""
-    left = 12 + _LETTER * max(map(len, rows), default=0)
-    top = 2 * _LINE + 12 + _SLANT * _LETTER * max(map(len, columns), default=0)
+    longest_row, longest_column = (
+        min(max(map(len, labels), default=0), _LABEL) * _LETTER for labels in (rows, columns)
+    )
+    left, top = 12 + longest_row, 2 * _LINE + 12 + _SLANT * longest_column
     wide, tall = _CELL * len(columns), _CELL * len(rows)
     body = [_picture(values, left, top, wide, tall)]
     for number, label in enumerate(columns):
         x = left + _CELL * (number + 0.7)
-        body.append(f'<g transform="rotate(-60 {x:.1f} {top - 5:.1f})">{_text(x, top - 5, label)}</g>')
+        body.append(f'<g transform="rotate(-60 {x:.1f} {top - 5:.1f})">{_text(x, top - 5, _cut(label))}</g>')
     said = []
     for number, (label, row) in enumerate(zip(rows, values, strict=True)):
         y = top + _CELL * number
-        body.append(_text(left - 6, y + _CELL - 3, label, "end"))
+        body.append(_text(left - 6, y + _CELL - 3, _cut(label), "end"))
         largest = sorted(zip(row, columns, strict=True), key=lambda pair: -abs(pair[0]))[:3]
         said.append(f"{label}: " + ", ".join(f"{column} {number_text(value)}" for value, column in largest))
         body.append(
             f'<rect x="{left:.1f}" y="{y:.1f}" width="{wide}" height="{_CELL}" fill="transparent">'
             f"<title>{html.escape(said[-1])}</title></rect>"
         )
-    slanted = 0.5 * _LETTER * max(map(len, columns), default=0)
-    width = max(WIDTH, left + wide + slanted + 8)
+    width = max(WIDTH, left + wide + 0.5 * longest_column + 8)
     return _chart(title, unit, body, top + tall + 8, "; ".join(said), width)
 
 
@@ -291,7 +299,7 @@ def _legend(names: Sequence[str], filled: bool = False, shapes: bool = False) ->
     x, y, found = 4.0, 3 * _LINE, list[str]()
     if len(names) < 2:
         return found, y - 6
-    for number, name in enumerate(names):
+    for number, name in enumerate(_cut(name, _NAME) for name in names):
         wide = 34 + _LETTER * len(name)
         if x + wide > WIDTH and x > 4:
             x, y = 4.0, y + _LINE
@@ -334,6 +342,10 @@ def _summary(series: Mapping[str, Points], percent: bool) -> str:
 def _text(x: float, y: float, text: str, kind: str = "") -> str:
     chosen = f' class="{kind}"' if kind else ""
     return f'<text{chosen} x="{x:.1f}" y="{y:.1f}">{html.escape(text)}</text>'
+
+
+def _cut(label: str, letters: int = _LABEL) -> str:
+    return label if len(label) <= letters else f"{label[: letters - 1]}…"
 
 
 def side_by_side(charts: Sequence[Chart]) -> str:
