@@ -61,6 +61,14 @@ class AttentionMaps:
     heads: tuple[tuple[Head, ...], ...]  # by block, then by head
     rollout: Doubles  # (n, n) what each token of the last layer was made of
 
+    @property
+    def names(self) -> list[str]:
+        """The tokens as they stand in the text: pieces of bytes cannot be read."""
+        return [
+            token.text if token.special else self.text[token.start : token.end] or token.text
+            for token in self.tokens
+        ]
+
 
 def read_attention(model: Predictor, text: str) -> AttentionMaps:
     """The attention of every head in a text."""
@@ -127,7 +135,8 @@ def rollout(weights: Floats) -> Doubles:
 
 def most_pointed(maps: AttentionMaps) -> tuple[int, int]:
     """The block and the head that point most at single words, other than the neighbours and punctuation."""
-    inside = np.array([not token.special and any(map(str.isalnum, token.text)) for token in maps.tokens])
+    named = zip(maps.tokens, maps.names, strict=True)
+    inside = np.array([not token.special and any(map(str.isalnum, name)) for token, name in named])
     place = np.arange(len(inside))
     far = (abs(place[:, None] - place) > 1) & inside & inside[:, None]
     peaks = np.where(far, maps.weights, 0).max(-1)[..., inside]

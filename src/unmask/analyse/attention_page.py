@@ -63,7 +63,7 @@ def find_head(maps: AttentionMaps, asked: str) -> tuple[int, int]:
 
 
 def _parts(maps: AttentionMaps, attribution: Attribution | None, head: tuple[int, int]) -> list[Part]:
-    names = [token.text for token in maps.tokens[:SHOWN]]
+    names = maps.names[:SHOWN]
     parts: list[Part] = [maps.text]
     if attribution is not None:
         parts += _decided(attribution)

@@ -16,9 +16,10 @@ from unmask.analyse.attention import describe, most_pointed, read_attention, rol
 from unmask.analyse.attention_page import find_head, write_attention
 from unmask.analyse.attribution import attribute
 from unmask.checkpoint import save_model
+from unmask.config import TokenizerConfig
 from unmask.errors import ConfigError, InputError
 from unmask.predict import MaskedLM
-from unmask.tokenizer import Tokenizer
+from unmask.tokenizer import Tokenizer, train_tokenizer
 
 Make = Callable[..., MaskedLM]
 TEXT = "O gato preto dorme no telhado da casa velha."
@@ -85,6 +86,20 @@ def test_the_head_in_detail_points_at_words_further_away(make_lm: Make) -> None:
     weights[1, 2] = np.eye(size)[[size - 2] * size]  # the full stop
     weights[2, 3] = np.eye(size)[[3] * size]  # a word
     assert maps.tokens[size - 2].text == "."
+    assert most_pointed(replace(maps, weights=weights)) == (2, 3)
+
+
+def test_tokens_of_bytes_are_shown_as_they_stand_in_the_text(make_lm: Make) -> None:
+    sentence = "A maçã não é ( do coração )."
+    tokenizer = train_tokenizer([sentence] * 9, TokenizerConfig(kind="bpe", vocab_size=280))
+    lm = MaskedLM(make_lm(vocab_size=tokenizer.vocab_size).model, tokenizer)
+    maps = read_attention(lm, sentence)
+    assert maps.names[0] == "<s>"
+    assert "".join(maps.names[1:-1]) == sentence.replace(" ", "")
+    bracket = next(n for n, token in enumerate(maps.tokens) if token.text == "Ġ(")
+    weights = np.full_like(maps.weights, 1 / len(maps.tokens))
+    weights[1, 2] = np.eye(len(maps.tokens))[bracket]  # no word, though it opens with a letter of bytes
+    weights[2, 3, 1:, 1] = 0.9
     assert most_pointed(replace(maps, weights=weights)) == (2, 3)
 
 

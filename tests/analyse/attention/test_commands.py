@@ -52,7 +52,9 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
 def test_attention(run: Run, folder: Path) -> None:
     status, shown, _ = run("attention", TEXT, "--model", "model", "-o", "looks", "--head", "2.3")
     assert status == 0
-    assert "3.4" in shown
+    assert [line.split()[0] for line in shown.splitlines()[1:13]] == [
+        f"{layer}.{head}" for layer in (1, 2, 3) for head in (1, 2, 3, 4)
+    ]
     assert "completeness error" in shown
     assert {path.name for path in (folder / "looks").iterdir()} == {
         "attention.html", "attention.json", "attention.npy"
@@ -87,7 +89,8 @@ def test_probe(run: Run, folder: Path) -> None:
         (["attention", "O gato.", "-m", "model", "--mask", "1"], "there is no mask"),
         (["attention", TEXT, "-m", "model", "--mask", "2"], "there is no mask 2: the text has 1"),
         (["attention", TEXT, "-m", "headless", "--target", "gato"], "no mlm head"),
-        (["attention", TEXT, "-m", "model", "--head", "9.9"], "there is no head 9.9"),
+        (["attention", TEXT, "-m", "model", "-o", "no", "--head", "9.9"], "there is no head 9.9"),
+        (["attention", TEXT, "-m", "model", "--head", "1.1"], "it goes with --out"),
         (["attention", "gato " * 80, "-m", "model"], "takes at most 64"),
         (["probe", "-m", "model", "--data", "tags.conllu", "--label", "Tense"], "no word has the label"),
         (["probe", "-m", "nowhere", "--data", "tags.conllu"], "nowhere"),

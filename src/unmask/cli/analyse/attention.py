@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli.options import Json, ModelFolder, Quiet, load_model, print_json
+from unmask.cli.options import Json, ModelFolder, Quiet, load_model, print_json, print_table
 
 _EXAMPLES = """
     unmask analyse attention "O gato dorme no telhado." --model model/ -o looks/
@@ -29,7 +29,9 @@ def attention(
     model: ModelFolder,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="Page, JSON and weights.", show_default=False),
+        typer.Option(
+            "--out", "-o", metavar="DIR", file_okay=False, help="Page, JSON and weights.", show_default=False
+        ),
     ] = None,
     head: Annotated[
         str | None,
@@ -47,11 +49,21 @@ def attention(
     quiet: Quiet = False,
 ) -> None:
     """Attention of every head: entropy, distance, shares; rollout; what decided the fill of a mask."""
+    from unmask.errors import ConfigError, ModelError
+
+    if head is not None and out is None:
+        raise ConfigError("--head says which head the page shows: it goes with --out")
     loaded = load_model(model, quiet)
     from unmask.analyse.attention import read_attention
-    from unmask.analyse.attention_page import find_head, plain, summary, write_attention
+    from unmask.analyse.attention_page import (
+        COLUMNS,
+        find_head,
+        head_rows,
+        plain,
+        summary,
+        write_attention,
+    )
     from unmask.analyse.attribution import attribute, fills
-    from unmask.errors import ModelError
     from unmask.predict import MaskedLM
 
     maps = read_attention(loaded, text)
@@ -66,15 +78,7 @@ def attention(
     if json_:
         print_json(plain(maps, found))
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    from unmask.analyse.attention_page import COLUMNS, head_rows
-
-    table = Table(*COLUMNS)
-    for name, *values in head_rows(maps):
-        table.add_row(name, *(f"{value:.3f}" for value in values))
-    Console().print(table)
+    print_table(COLUMNS, [(name, *(f"{value:.3f}" for value in values)) for name, *values in head_rows(maps)])
     if found is not None:
         for word in found.words:
             typer.echo(f"{word.score:+9.4f}  {word.text}")

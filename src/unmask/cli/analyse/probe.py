@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli.options import Json, ModelFolder, Quiet, load_model, print_json, progress
+from unmask.cli.options import Json, ModelFolder, Quiet, load_model, print_json, print_table, progress
 
 _EXAMPLES = """
     unmask analyse probe --model model/ --data train.conllu --test dev.conllu -o probes/
@@ -32,7 +32,9 @@ def probe(
     words: Annotated[int, typer.Option(min=10, help="Labelled words of each file at most.")] = 10_000,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="Page and JSON.", show_default=False),
+        typer.Option(
+            "--out", "-o", metavar="DIR", file_okay=False, help="Page and JSON.", show_default=False
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the control task.")] = 0,
     json_: Json = False,
@@ -55,13 +57,8 @@ def probe(
     if json_:
         print_json(asdict(found))
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(*COLUMNS)
-    for one in found.layers:
-        table.add_row(str(one.layer), f"{one.accuracy:.2%}", f"{one.control:.2%}", f"{one.selectivity:.2%}")
-    Console().print(table)
+    shares = [(one.accuracy, one.control, one.selectivity) for one in found.layers]
+    print_table(COLUMNS, [(str(n), *(f"{share:.2%}" for share in row)) for n, row in enumerate(shares)])
     typer.echo(summary(found))
     if out:
         typer.echo(f"{out / 'probe.html'} shows them by layer")
