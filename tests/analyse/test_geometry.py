@@ -1,6 +1,7 @@
 """The geometry of a model: the right vectors are compared, standardised, saved, shown."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from typer.testing import CliRunner
 
 from unmask.analyse.corpus import sample, sentences
 from unmask.analyse.geometry import RAW, Sampling, ScoredPair, Vectors, measure, spearman
-from unmask.analyse.geometry_page import charts, write_geometry
+from unmask.analyse.geometry_page import charts, layer_rows, write_geometry
 from unmask.analyse.intrinsic import expected_cosine, self_similarity
 from unmask.cli import app
 from unmask.errors import InputError, UserError
@@ -122,6 +123,9 @@ def test_page_and_json(vectors: Vectors, tmp_path: Path) -> None:
     assert page.count("<svg") == len(charts(found)) == 4
     assert "<script" not in page
     assert f"{found.of('whiten')[1].anisotropy.value:.3f} ±" in page
+    unknown = replace(found, measures=tuple(replace(each, two_nn=None) for each in found.measures))
+    assert layer_rows(unknown)[0][9] == "–"
+    assert "TwoNN" not in charts(unknown)[2].svg
 
 
 def test_bad_input(model: MaskedLM, vectors: Vectors, sentences: list[str]) -> None:
@@ -162,6 +166,9 @@ def test_command(folder: Path, text_file: Path, tmp_path: Path) -> None:
     [
         (["--save-standardiser", "z.safetensors", "--layer", "7"], "there is no layer 7"),
         (["--similarity", "nowhere.tsv"], "there is no nowhere.tsv"),
+        (["--layer", "0", "--level", "word"], "--layer, --level: without --save-standardiser"),
+        (["--method", "mean"], "--method: without --save-standardiser this does nothing"),
+        (["--label-column", "score"], "--label-column: without --similarity this does nothing"),
     ],
 )
 def test_command_refuses(folder: Path, text_file: Path, options: list[str], message: str) -> None:

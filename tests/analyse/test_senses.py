@@ -207,6 +207,23 @@ def test_command(bilingual: Path, corpus: Path, tmp_path: Path) -> None:
     assert "banco: 10 uses" in few
 
 
+def test_new_texts_are_a_text_of_any_length_a_file_or_a_folder(
+    bilingual: Path, corpus: Path, tmp_path: Path
+) -> None:
+    lines = ["o gato caiu do banco", "um velho subiu ao banco"]
+    for name, line in zip(("a.txt", "b.txt"), lines, strict=True):
+        (tmp_path / name).write_text(line, "utf-8")
+    long = "o gato dormiu " * 40 + "no banco"
+    for given, texts in ((long, [long]), (tmp_path / "a.txt", lines[:1]), (tmp_path, lines)):
+        command = ["analyse", "senses", "banco", "--text", str(corpus), "-m", str(bilingual), "--senses", "1"]
+        printed = (
+            CliRunner()
+            .invoke(app, [*command, "-q", "--json", "--predict", str(given)], catch_exceptions=False)
+            .stdout
+        )
+        assert [each["text"] for each in json.loads(printed)[0]["predicted"]] == texts
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -153,8 +153,9 @@ def _from_centre(points: Floats, found: Groups, number: int) -> list[int]:
 
 
 def _nearest(points: Floats) -> NDArray[np.int64]:
-    squares = (points**2).sum(1)
-    distances = squares[:, None] + squares - 2 * points @ points.T
-    np.fill_diagonal(distances, np.inf)
-    found: NDArray[np.int64] = np.argsort(distances, axis=1)[:, : min(_NEAREST, len(points) - 1)]
+    """The numbers of the points nearest to each, itself left out."""
+    from sklearn.neighbors import NearestNeighbors
+
+    near = NearestNeighbors(n_neighbors=min(_NEAREST, len(points) - 1)).fit(points)
+    found: NDArray[np.int64] = near.kneighbors(return_distance=False)
     return found

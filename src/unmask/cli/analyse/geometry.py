@@ -1,5 +1,6 @@
 """`unmask analyse geometry`: the space of a model's vectors, layer by layer, raw and standardised."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -30,7 +31,9 @@ def geometry(
     model: ModelFolder,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="Page and JSON.", show_default=False),
+        typer.Option(
+            "--out", "-o", metavar="DIR", file_okay=False, help="Page and JSON.", show_default=False
+        ),
     ] = None,
     sentences: Annotated[int, typer.Option(min=20, help="How many are looked at, drawn at random.")] = 2000,
     similarity: Annotated[
@@ -51,16 +54,24 @@ def geometry(
     save_standardiser: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Fit one on this text, for `embed` and `similar`.", show_default=False
+            metavar="FILE",
+            dir_okay=False,
+            help="Fit one on this text, for `embed` and `similar`.",
+            show_default=False,
         ),
     ] = None,
-    layer: Annotated[int, typer.Option(help="Of the standardiser: 0 the embeddings, -1 the last.")] = -1,
+    layer: Annotated[
+        int | None,
+        typer.Option(help="Of the standardiser: 0 the embeddings, -1 the last.", show_default="-1"),
+    ] = None,
     method: Annotated[
-        Literal["zscore", "mean", "abtt", "whiten"], typer.Option(help="Of the standardiser.")
-    ] = "zscore",
+        Literal["zscore", "mean", "abtt", "whiten"] | None,
+        typer.Option(help="Of the standardiser.", show_default="zscore"),
+    ] = None,
     level: Annotated[
-        Literal["word", "sentence"], typer.Option(help="Of what vectors the standardiser is.")
-    ] = "word",
+        Literal["word", "sentence"] | None,
+        typer.Option(help="Of what vectors the standardiser is.", show_default="word"),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Every random choice follows from it.")] = 0,
     json_: Json = False,
     quiet: Quiet = False,
@@ -70,6 +81,11 @@ def geometry(
     from unmask.analyse.corpus import sentences as read
     from unmask.text import find_sources
 
+    if save_standardiser is None:
+        _refuse({"--layer": layer, "--method": method, "--level": level}, "--save-standardiser")
+    if similarity is None:
+        columns = {"--text-column": text_column, "--pair-column": pair_column, "--label-column": label_column}
+        _refuse(columns, "--similarity")
     told = progress(quiet)
     some = sample(read(find_sources(texts), progress=told), sentences, seed)
     pairs = _pairs(similarity, text_column, pair_column, label_column) if similarity else []
@@ -78,19 +94,29 @@ def geometry(
     from unmask.analyse.geometry_page import plain, write_geometry
 
     vectors = Vectors(loaded, some, Sampling(seed=seed), told)
-    # Before the measuring, which takes longer: what is wrong with it is told at once.
-    standardiser = vectors.standardiser(layer, method, level) if save_standardiser else None
+    if save_standardiser:  # before the measuring, which takes longer
+        asked = -1 if layer is None else layer
+        vectors.standardiser(asked, method or "zscore", level or "word").save(save_standardiser)
     found = measure(vectors, pairs, told)
-    if standardiser and save_standardiser:
-        standardiser.save(save_standardiser)
     if out:
-        write_geometry(out, found, Path(model).name)
+        write_geometry(out, found, Path(model).absolute().name)
     if json_:
         print_json(plain(found))
         return
     _show(found)
     if out:
         typer.echo(f"{out / 'geometry.html'} shows the curves")
+
+
+def _refuse(options: Mapping[str, object], without: str) -> None:
+    """What would do nothing is a mistake."""
+    from unmask.errors import ConfigError
+
+    given = [option for option, value in options.items() if value is not None]
+    if given:
+        raise ConfigError(
+            f"{', '.join(given)}: without {without} this does nothing; add it, or leave this out"
+        )
 
 
 def _pairs(

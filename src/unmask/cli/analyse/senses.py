@@ -1,5 +1,6 @@
 """`unmask analyse senses`: the uses of words in a text, grouped into senses."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -28,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 
 def senses(
-    words: Annotated[list[str], typer.Argument(metavar="WORD...", help="As written.", show_default=False)],
+    words: Annotated[list[str], typer.Argument(metavar="WORD", help="As written.", show_default=False)],
     text: Annotated[
         list[str],
         typer.Option("--text", metavar="FILE", help="Where to look for them.", show_default=False),
@@ -36,7 +37,14 @@ def senses(
     model: ModelFolder,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="Page with maps, and JSON.", show_default=False),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="DIR",
+            file_okay=False,
+            help="Page with maps, and JSON.",
+            show_default=False,
+        ),
     ] = None,
     plural: Annotated[
         Literal["pt", "en"] | None,
@@ -124,12 +132,16 @@ def _texts(given: str) -> list[str]:
     from unmask.errors import InputError
     from unmask.text import find_sources, read_documents
 
-    if not Path(given).exists():
+    if not os.path.exists(given):  # noqa: PTH110  Path.exists() fails where a text is too long for a name
         if not given.strip():
             raise InputError("--predict names a file or is a text; it is empty")
         return [given]
-    (source,) = find_sources([given])
-    return [document.text.strip() for document in read_documents(source, TextConfig(documents="line"))]
+    lines = TextConfig(documents="line")
+    return [
+        document.text.strip()
+        for source in find_sources([given])
+        for document in read_documents(source, lines)
+    ]
 
 
 def _show(found: "Senses", guesses: "Sequence[Guess] | None") -> None:
