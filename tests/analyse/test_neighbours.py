@@ -93,6 +93,25 @@ def test_recall_of_approximate_search(loaded: Predictor, tmp_path: Path, words: 
     assert not graph.exists()
 
 
+def test_approximate_search_among_equal_texts(loaded: Predictor, tmp_path: Path, words: list[str]) -> None:
+    pytest.importorskip("usearch")
+    draw = random.Random(4)
+    texts = ["um gato"] * 1500 + [" ".join(draw.choices(words, k=5)) for _ in range(60)]
+    (tmp_path / "many.txt").write_text("\n".join(texts), "utf-8")
+    add_file(tmp_path / "index", loaded, tmp_path / "many.txt")
+    index, queries = Index(tmp_path / "index", loaded), texts[1490::20]
+    exact, near = index.nearest(queries, 1560), index.nearest(queries, 70, approximate=True)
+    for one, other in zip(exact, near, strict=True):
+        once = {found.text: found.score for found in one}
+        assert once == pytest.approx({found.text: found.score for found in other}, abs=1e-5)
+        assert len(other) == 61
+        assert [found.score for found in other] == sorted((found.score for found in other), reverse=True)
+    (graph,) = (tmp_path / "index").glob("*.usearch")
+    graph.write_bytes(graph.read_bytes()[:-100])
+    with pytest.raises(InputError, match="usearch is damaged: remove it and run the same command again"):
+        index.nearest(queries, approximate=True)
+
+
 def test_without_usearch(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "usearch.index", None)
     with pytest.raises(ConfigError, match=r"usearch is not installed: pip install 'unmask\[analyse\]'"):
@@ -186,6 +205,63 @@ def test_a_standardised_index(files: list[Path], loaded: Predictor, tmp_path: Pa
         np.testing.assert_allclose([one.score for one in best], np.sort(row)[::-1][:4], atol=1e-4)
 
 
+def test_uses_in_a_standardised_index(loaded: Predictor, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n".join(BENCHES), "utf-8")
+    texts = Standardiser.fit(loaded.embed(BENCHES), "mean", about=loaded.about("sentence", -1, "mean"))
+    add_file(tmp_path / "index", loaded, tmp_path / "a.txt", EmbedSettings(standardise=texts))
+    index = Index(tmp_path / "index", loaded)
+    with pytest.raises(ConfigError, match="fit on words .*, and give that with --standardise"):
+        index.nearest_uses("banco", BENCHES[0])
+    with pytest.raises(ModelError, match="fitted on level sentence, these vectors are of word"):
+        index.nearest_uses("banco", BENCHES[0], standardise=texts)
+    words = np.concatenate(loaded.embed(BENCHES, "word", 2))
+    fitted = Standardiser.fit(words, "zscore", about=loaded.about("word", 2, "mean"))
+    found = index.nearest_uses("banco", BENCHES[0], layer=2, standardise=fitted)
+    vectors = []
+    for text in (BENCHES[0], *(one.text for one in found)):
+        place = [text[start:end] for start, end in spans(loaded, text)].index("banco")
+        moved = (loaded.embed(text, "word", 2)[place] - words.mean(0)) / words.std(0)
+        vectors.append(moved / np.linalg.norm(moved))
+    wanted = np.array(vectors[1:]) @ vectors[0]
+    np.testing.assert_allclose([one.score for one in found], wanted, atol=1e-4)
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+
+
+def test_an_index_whose_making_was_interrupted(files: list[Path], loaded: Predictor, tmp_path: Path) -> None:
+    fitted = Standardiser.fit(loaded.embed(["um gato", "um velho"]), "mean")
+    (tmp_path / "index" / ".work").mkdir(parents=True)
+    fitted.save(tmp_path / "index" / "standardiser.safetensors")
+    add_file(tmp_path / "index", loaded, files[0])
+    assert Index(tmp_path / "index", loaded).settings.standardise is None
+
+
+def test_another_standardiser_in_its_place(files: list[Path], loaded: Predictor, tmp_path: Path) -> None:
+    fitted = Standardiser.fit(loaded.embed(["um gato", "um velho"]), "mean")
+    add_file(tmp_path / "index", loaded, files[0], EmbedSettings(standardise=fitted))
+    Standardiser.fit(loaded.embed(["um gato", "a carta"]), "mean").save(
+        tmp_path / "index" / "standardiser.safetensors"
+    )
+    with pytest.raises(ModelError, match=r"made otherwise \(standardise differ by now\)"):
+        Index(tmp_path / "index", loaded)
+    (tmp_path / "index" / "standardiser.safetensors").unlink()
+    with pytest.raises(InputError, match="cannot read the standardiser"):
+        Index(tmp_path / "index", loaded)
+
+
+def test_what_is_too_long_is_cut_off_when_asked(index: Index, loaded: Predictor, tmp_path: Path) -> None:
+    long = "gato " * 90
+    (tmp_path / "c.txt").write_text(f"um velho\n{long}", "utf-8")
+    with pytest.raises(InputError, match="c.txt, line 2: the text has"):
+        add_file(index.folder, loaded, tmp_path / "c.txt")
+    assert add_file(index.folder, loaded, tmp_path / "c.txt", EmbedSettings(truncate=True)) == 2
+    again = Index(index.folder, loaded)
+    with pytest.raises(InputError, match="the text has"):
+        again.nearest([long])
+    ((found,),) = again.nearest([long], 1, truncate=True)
+    assert (found.text, found.number) == (long, 1)
+    assert found.score == pytest.approx(1, abs=1e-5)
+
+
 def test_refusals(
     index: Index, files: list[Path], loaded: Predictor, tmp_path: Path, tokenizer: Tokenizer
 ) -> None:
@@ -205,15 +281,18 @@ def test_refusals(
         add_file(tmp_path / "new", loaded, files[0], EmbedSettings("word"))
     with pytest.raises(InputError, match="there is no index at .*new: make one with --add FILE"):
         Index(tmp_path / "new", loaded)
+    with pytest.raises(InputError, match="there is no index at"):
+        Index(files[0], loaded)
     with pytest.raises(OutputError, match="holds other things and no index"):
         add_file(tmp_path, loaded, files[0])
     with pytest.raises(InputError, match="at least 1"):
         index.nearest(["gato"], 0)
     (index.folder / "000" / "000001.safetensors").write_bytes(b"broken")
-    with pytest.raises(InputError, match="000001.safetensors is damaged"):
+    with pytest.raises(InputError, match="000001.safetensors is damaged: build the index again"):
         Index(index.folder, loaded).nearest(["gato"])
     whole = json.loads((index.folder / "index.json").read_text("utf-8"))
-    for content in ({}, [], whole | {"settings": {"colour": 1}}, {"settings": {}}):
+    broken = [whole | {"settings": {"colour": 1}}, whole | {"files": [{}]}, whole | {"vectors": {}}]
+    for content in ({}, [], {"settings": {}}, *broken):
         (index.folder / "index.json").write_text(json.dumps(content))
         with pytest.raises(InputError, match="index.json is damaged"):
             Index(index.folder, loaded)
@@ -259,6 +338,12 @@ def test_the_command(run: Any, folder: Path, files: list[Path], tmp_path: Path, 
         ((), "nothing to do: give a query, or --add FILE"),
         (("--add", files[0], "--word", "gato"), "--word asks for uses like that in a query"),
         (("gato", "--plural", "pt"), "--plural goes with --word"),
+        (("gato", "--word", ""), "is no word"),
+        (("--add", files[0], "--approximate"), "--approximate is a way to search: give a query"),
+        (("gato", "--pool", "cls"), "--pool is for a new index"),
+        (("gato", "--standardise", files[0]), "--standardise is for a new index"),
+        (("um gato", "--word", "gato", "--standardise", files[0]), "is no standardiser, or damaged"),
+        (("um gato", "--word", "gato", "--truncate"), "--truncate is for a new index"),
         (("um gato", "--word", "gato", "--approximate"), "--approximate searches texts"),
         (("gato", "--layer", "2"), "--layer is for a new index: give it with --add FILE"),
         (("--add", tmp_path / "no.txt"), "there is no"),

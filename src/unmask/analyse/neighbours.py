@@ -11,11 +11,10 @@ Vectors have length 1, so that a product is a cosine. Exact search reads part af
 import heapq
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unmask.analyse.graph import make_graph, search_graph
 from unmask.analyse.uses import Language, Use, embed_uses, find_uses, forms_of
 from unmask.errors import ConfigError, InputError, ModelError, OutputError
-from unmask.files import atomic_path, digest, disk_errors, write_json
+from unmask.files import digest, disk_errors, write_json
 from unmask.predict.lines import one_source
 from unmask.predict.parts import EmbedSettings, Part, differing, make_parts
 from unmask.predict.predictor import Layer, Predictor
@@ -36,6 +36,7 @@ from unmask.progress import SILENT, Progress
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 _MANIFEST, _STANDARDISER, _WORK = "index.json", "standardiser.safetensors", ".work"
+_REMEDY = "build the index again"
 _USES = 256  # embedded at a time
 _WIDER = 8  # times as many as asked for are compared exactly after an approximate search
 _DEFAULTS = EmbedSettings()
@@ -67,7 +68,7 @@ class _Place:
     @property
     def part(self) -> Part:
         """Opened anew, so that nothing of it is kept."""
-        return Part(self.path)
+        return Part(self.path, _REMEDY)
 
 
 class Index:
@@ -83,8 +84,13 @@ class Index:
                 " or build another index"
             )
         standardiser = self.folder / _STANDARDISER
-        fitted = Standardiser.load(standardiser) if standardiser.exists() else None
-        self.settings = replace(manifest["settings"], standardise=fitted)
+        fitted = Standardiser.load(standardiser) if manifest["vectors"]["standardise"] else None
+        self.settings: EmbedSettings = replace(manifest["settings"], standardise=fitted)
+        if changed := differing(manifest["vectors"], self.settings.facts(model)):
+            raise ModelError(
+                f"{folder} holds vectors that were made otherwise ({', '.join(changed)} differ by now):"
+                f" restore that, or {_REMEDY}"
+            )
 
     def __len__(self) -> int:
         return sum(file["texts"] for file in self.files)
@@ -97,7 +103,7 @@ class Index:
             number = 0
             for index in range(file["parts"]):
                 path = _part_folder(self.folder, folder) / f"{index:06d}.safetensors"
-                count = Part(path).shape[0]
+                count = Part(path, _REMEDY).shape[0]
                 found.append(_Place(file["name"], number, row, count, path))
                 number, row = number + count, row + count
         return found
@@ -107,20 +113,22 @@ class Index:
         queries: Sequence[str],
         top: int = 10,
         approximate: bool = False,
+        truncate: bool | None = None,
         progress: Progress = SILENT,
     ) -> list[list[Neighbour]]:
-        """The texts nearest to each query, best first."""
+        """The texts nearest to each query, best first; a query that is too long is cut off or refused."""
         self._check(top)
-        wanted: Floats = self.settings.embed(self.model, list(queries))
+        cut = self.settings.truncate if truncate is None else truncate
+        wanted: Floats = replace(self.settings, truncate=cut).embed(self.model, list(queries))
         search = self._approximate if approximate else self._exact
         candidates = search(wanted, min(top, len(self)), progress)
-        texts = self._texts(np.unique(candidates))
+        texts = self._texts(np.unique(np.concatenate([*candidates, np.empty(0, np.int64)])))
         return [
             [
                 replace(texts[row][1], score=score)
                 for score, row in _best(((float(texts[row][0] @ query), row) for row in rows), top)
             ]
-            for query, rows in zip(wanted, candidates.tolist(), strict=True)
+            for query, rows in zip(wanted, map(np.ndarray.tolist, candidates), strict=True)
         ]
 
     def nearest_uses(
@@ -130,26 +138,27 @@ class Index:
         top: int = 10,
         layer: Layer = -1,
         plural: Language | None = None,
+        standardise: Standardiser | None = None,
         progress: Progress = SILENT,
     ) -> list[Neighbour]:
         """Uses of a word in the index nearest to its use in the query, best first.
 
         A use is the word itself as it is written, in lower or upper case, and with a language its regular
-        plurals. Their vectors are computed now, for an index of every word would be too large.
+        plurals. Their vectors are computed now, for an index of every word would be too large; those of a
+        standardised index are standardised too, by what was fitted on words.
         """
         self._check(top)
-        if layer == "all":
-            raise InputError("uses are compared at one layer: say a number, or last4")
+        vectors_of = self._use_vectors(layer, standardise)
         forms = forms_of(word, plural)
         asked = next(find_uses([query], forms), None)
         if asked is None:
             raise InputError(f"the query does not hold {' or '.join(forms)}: {query[:60]!r}")
-        (wanted,) = _unit(embed_uses(self.model, [asked], layer))
+        (wanted,) = vectors_of([asked])
         best: list[tuple[float, int, Neighbour]] = []
         uses = self._uses(forms, asked, progress)
         seen = 0
         while chunk := list(islice(uses, _USES)):
-            scores = _unit(embed_uses(self.model, [use for use, _ in chunk], layer)) @ wanted
+            scores = vectors_of([use for use, _ in chunk]) @ wanted
             found = [
                 (float(score), -(seen + n), replace(place, score=float(score), start=use.start, end=use.end))
                 for n, (score, (use, place)) in enumerate(zip(scores, chunk, strict=True))
@@ -166,6 +175,26 @@ class Index:
         if not len(self):
             raise InputError(f"{self.folder} holds no text yet: add some with --add FILE")
 
+    def _use_vectors(
+        self, layer: Layer, standardise: Standardiser | None
+    ) -> Callable[[Sequence[Use]], Floats]:
+        """What gives the vectors of uses, of length 1."""
+        if layer == "all":
+            raise InputError("uses are compared at one layer: say a number, or last4")
+        if standardise:
+            standardise.check(self.model.about("word", layer, "mean"))
+        elif self.settings.standardise:
+            raise ConfigError(
+                "the texts of this index are standardised, and so should be the uses of a word: fit on words"
+                " (unmask embed --level word --fit-standardise), and give that with --standardise"
+            )
+
+        def vectors_of(uses: Sequence[Use]) -> Floats:
+            vectors = embed_uses(self.model, uses, layer)
+            return _unit(standardise.apply(vectors) if standardise else vectors)
+
+        return vectors_of
+
     def _uses(self, forms: Sequence[str], asked: Use, progress: Progress) -> Iterator[tuple[Use, Neighbour]]:
         """Every use, and where it stands; not the one asked about."""
         with progress.stage("texts", len(self), "texts") as stage:
@@ -176,8 +205,8 @@ class Index:
                             yield use, Neighbour(0.0, text, 0, 0, place.file, number)
                 stage.advance(place.count)
 
-    def _exact(self, wanted: Floats, top: int, progress: Progress) -> Ints:
-        """The rows nearest to each query (queries, top), by comparing all."""
+    def _exact(self, wanted: Floats, top: int, progress: Progress) -> list[Ints]:
+        """The rows nearest to each query, by comparing all."""
         best: list[list[tuple[float, int]]] = [[] for _ in wanted]
         with progress.stage("comparing", len(self), "texts") as stage:
             for place in self.places:
@@ -188,29 +217,24 @@ class Index:
                     found = zip(scores[query, rows].tolist(), (place.row + rows).tolist(), strict=True)
                     best[query] = _best([*best[query], *found], top)
                 stage.advance(place.count)
-        return np.array([[row for _, row in found] for found in best])
+        return [np.array([row for _, row in found]) for found in best]
 
-    def _approximate(self, wanted: Floats, top: int, progress: Progress) -> Ints:
-        """Rows near each query (queries, several times top), from a graph that is made if it is not there."""
-        try:
-            usearch = import_module("usearch.index")
-        except ImportError as error:
-            raise ConfigError("usearch is not installed: pip install 'unmask[analyse]'") from error
+    def _approximate(self, wanted: Floats, top: int, progress: Progress) -> list[Ints]:
+        """Several times as many rows near each query, from a graph that is made if it is not there."""
         path = self.folder / f"approximate-{digest(json.dumps(self.files))[:16]}.usearch"
         if not path.exists():
-            with _alone(self.folder), progress.stage("indexing", len(self), "texts") as stage:
-                graph = usearch.Index(ndim=self.model.config.width, metric="ip", dtype="f16")
-                for place in self.places:
-                    graph.add(np.arange(place.row, place.row + place.count), place.part.vectors)
-                    stage.advance(place.count)
-                with atomic_path(path) as temporary:
-                    graph.save(str(temporary))
+            with _alone(self.folder):
+                make_graph(path, self.model.config.width, self._blocks(progress))
                 for old in self.folder.glob("approximate-*.usearch"):
                     if old != path:
                         old.unlink()
-        graph = usearch.Index.restore(str(path), view=True)  # mapped into memory
-        near = graph.search(wanted, min(_WIDER * top, len(self))).keys
-        return np.asarray(near, np.int64).reshape(len(wanted), -1)
+        return search_graph(path, wanted, _WIDER * top)
+
+    def _blocks(self, progress: Progress) -> Iterator[tuple[int, Floats]]:
+        with progress.stage("indexing", len(self), "texts") as stage:
+            for place in self.places:
+                yield place.row, place.part.vectors
+                stage.advance(place.count)
 
     def _texts(self, rows: Ints) -> dict[int, tuple[Floats, Neighbour]]:
         """The vector and text of some rows, in order."""
@@ -236,24 +260,28 @@ def add_file(
 ) -> int:
     """Add the lines or rows of a file to an index, which is made if it is not there; how many they are.
 
-    `settings` are for a new index; what is added later follows them.
+    `settings` are for a new index; what is added later follows them, but may be cut off where it is too long.
     """
     folder, source = Path(folder), one_source(str(file))
-    if not (folder / _MANIFEST).exists():
-        _create(folder, model, settings or _DEFAULTS)
-    elif settings is not None:
-        if _read(folder)["files"]:
-            raise ConfigError(f"{folder} is there already: how its vectors are made was decided with it")
-        _create(folder, model, settings)
+    _check_place(folder)
+    if settings and (settings.level != "sentence" or settings.layer == "all"):
+        raise ConfigError("an index holds one vector for each text")
     with _alone(folder):
+        if not (folder / _MANIFEST).exists():
+            _create(folder, model, settings or _DEFAULTS)
+        elif settings is not None and not _read(folder)["files"]:
+            _create(folder, model, settings)
+        elif settings is not None and settings != EmbedSettings(truncate=settings.truncate):
+            raise ConfigError(f"{folder} is there already: how its vectors are made was decided with it")
         index = Index(folder, model)
+        made = replace(index.settings, truncate=settings.truncate) if settings else index.settings
         entry: dict[str, Any] = {"name": source.name, "state": list(source.state() or ())}
         if any(entry.items() <= before.items() for before in index.files):
             raise InputError(f"{source} is in {folder} already")
         parts = _part_folder(folder, len(index.files))
-        _begin(folder, parts, entry | {"column": column} | index.settings.facts(model))
+        _begin(folder, parts, entry | {"column": column} | made.facts(model))
         with progress.stage("embedding", source.expected_chars / 1e6, "MB") as stage:
-            paths, _ = make_parts(model, index.settings, source, column, parts, lambda number: True, stage)
+            paths, _ = make_parts(model, made, source, column, parts, lambda number: True, stage)
         if list(source.state() or ()) != entry["state"]:
             raise InputError(f"{source} changed while it was read: run the same command when it is complete")
         entry |= {"texts": sum(Part(path).shape[0] for path in paths), "parts": len(paths)}
@@ -261,14 +289,16 @@ def add_file(
     return int(entry["texts"])
 
 
-def _create(folder: Path, model: Predictor, settings: EmbedSettings) -> None:
-    if settings.level != "sentence" or settings.layer == "all":
-        raise ConfigError("an index holds one vector for each text")
-    strange = not (folder / _MANIFEST).exists() and folder.exists()
-    if strange and (not folder.is_dir() or any(folder.iterdir())):
+def _check_place(folder: Path) -> None:
+    """Nothing but an index, perhaps one that was begun, is in the folder."""
+    if not folder.exists() or (folder / _MANIFEST).exists():
+        return
+    if not folder.is_dir() or {path.name for path in folder.iterdir()} - {_WORK, _STANDARDISER}:
         raise OutputError(f"{folder} holds other things and no index: name a new folder")
+
+
+def _create(folder: Path, model: Predictor, settings: EmbedSettings) -> None:
     settings = replace(settings, normalise=True)
-    (folder / _STANDARDISER).unlink(missing_ok=True)
     if settings.standardise:
         settings.standardise.save(folder / _STANDARDISER)
     name = model.folder.resolve().name if model.folder else "in memory"
@@ -304,10 +334,14 @@ def _read(folder: Path) -> dict[str, Any]:
         manifest |= {"settings": EmbedSettings(**manifest["settings"])}
         if not {"name", "vectors", "files"} <= manifest.keys():
             raise ValueError("keys are missing")
-    except FileNotFoundError:
+        if not {"model", "standardise"} <= manifest["vectors"].keys():
+            raise ValueError("keys of the vectors are missing")
+        if not all({"name", "texts", "parts"} <= file.keys() for file in manifest["files"]):
+            raise ValueError("keys of a file are missing")
+    except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"there is no index at {folder}: make one with --add FILE") from None
-    except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(f"{path} is damaged: build the index again") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(f"{path} is damaged: {_REMEDY}") from None
     return manifest
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from unmask.cli.options import Json, ModelFolder, Quiet, print_json, progress
+from unmask.cli.options import Json, ModelFolder, Quiet, load_model, print_json, progress
 
 _EXAMPLES = """
     unmask embed sentences.txt --model model/ -o vectors.npy
@@ -125,7 +125,6 @@ def embed(
     which = read_layer(layer)
 
     from unmask.predict.bulk import checked, embed_file, embed_on_ray
-    from unmask.predict.loading import load
     from unmask.predict.parts import EmbedSettings
 
     settings = EmbedSettings(level, which, pool, normalise, truncate, fitted)
@@ -134,7 +133,7 @@ def embed(
     if engine == "ray":
         done = embed_on_ray(model, file, out, settings, column, fit_standardise, ray_address, shown)
     else:
-        done = embed_file(load(model), file, out, settings, column, fit_standardise, shown)
+        done = embed_file(load_model(model, quiet), file, out, settings, column, fit_standardise, shown)
     if json_:
         print_json(asdict(done))
         return

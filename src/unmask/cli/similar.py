@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from unmask.cli.embed import Column, PoolOption, StandardiserFile, Truncate, read_layer
-from unmask.cli.options import Json, ModelFolder, Quiet, print_json, progress
+from unmask.cli.embed import Column, PoolOption, Truncate, read_layer
+from unmask.cli.options import Json, ModelFolder, Quiet, load_model, print_json, progress
 
 _EXAMPLES = """
     unmask similar --model model/ --index index/ --add sentences.txt
@@ -61,7 +61,14 @@ def similar(
     ] = None,
     pool: PoolOption = None,
     truncate: Truncate = None,
-    standardise: StandardiserFile = None,
+    standardise: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A standardiser for a new index, or one fitted on words for --word.",
+            show_default=False,
+        ),
+    ] = None,
     column: Column = "text",
     json_: Json = False,
     quiet: Quiet = False,
@@ -70,36 +77,39 @@ def similar(
 
     Safe to interrupt: the same command goes on where it stopped.
     """
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
-    from unmask.predict.folders import find_folder
     from unmask.predict.lines import one_source
     from unmask.predict.standardise import Standardiser
 
-    made = {"layer": None if word else layer, "pool": pool, "truncate": truncate, "standardise": standardise}
+    made: dict[str, object] = {"pool": pool}
+    if word is None:  # or they are for its uses
+        made |= {"layer": layer, "standardise": standardise}
+    if add is not None or word is not None:  # or it is for the query
+        made["truncate"] = truncate
     said = [name for name, value in made.items() if value is not None]
     _check(query, add, word, plural, approximate, said)
-    find_folder(model)
     if add is not None:
         one_source(add)
     which = read_layer("-1" if layer is None else layer)
     fitted = Standardiser.load(standardise) if standardise else None
 
+    loaded, shown = load_model(model, quiet), progress(quiet)
     from unmask.analyse.neighbours import Index, add_file
-    from unmask.predict.loading import load
     from unmask.predict.parts import EmbedSettings
 
-    loaded, shown = load(model), progress(quiet)
     added = 0
     if add is not None:
-        settings = EmbedSettings("sentence", which, pool, None, truncate, fitted) if said else None
-        added = add_file(index, loaded, add, settings, column, shown)
+        settings = EmbedSettings(pool=pool, truncate=truncate)
+        if word is None:
+            settings = replace(settings, layer=which, standardise=fitted)
+        added = add_file(index, loaded, add, settings if said else None, column, shown)
     opened = Index(index, loaded)
     found = []
-    if query is not None and word:
-        found = opened.nearest_uses(word, query, top, which, plural, shown)
+    if query is not None and word is not None:
+        found = opened.nearest_uses(word, query, top, which, plural, fitted, shown)
     elif query is not None:
-        (found,) = opened.nearest([query], top, approximate, shown)
+        (found,) = opened.nearest([query], top, approximate, truncate, shown)
     if json_:
         print_json(
             {"index": str(index), "texts": len(opened), "added": added, "found": list(map(asdict, found))}
@@ -109,7 +119,7 @@ def similar(
         typer.echo(f"{added:,} texts added, {len(opened):,} in all: {index}")
     for one in found:
         text = one.text
-        if word:
+        if word is not None:
             text = f"{text[: one.start]}»{text[one.start : one.end]}«{text[one.end :]}"
         typer.echo(f"{one.score:.4f}  {' '.join(text.split())}  ({one.file}, {one.number + 1})")
 
@@ -129,9 +139,11 @@ def _check(
         raise ConfigError("nothing to do: give a query, or --add FILE")
     if query is None and word is not None:
         raise ConfigError("--word asks for uses like that in a query: give a text that holds the word")
-    if plural and not word:
+    if approximate and query is None:
+        raise ConfigError("--approximate is a way to search: give a query")
+    if plural and word is None:
         raise ConfigError("--plural goes with --word")
-    if approximate and word:
+    if approximate and word is not None:
         raise ConfigError("--approximate searches texts: leave it out with --word")
     if said and add is None:
         raise ConfigError(f"--{said[0]} is for a new index: give it with --add FILE")
