@@ -63,9 +63,9 @@ class AttentionMaps:
 
     @property
     def names(self) -> list[str]:
-        """The tokens as they stand in the text: pieces of bytes cannot be read."""
+        """The tokens as they stand in the text, as pieces of bytes cannot be read; · for a mere space."""
         return [
-            token.text if token.special else self.text[token.start : token.end] or token.text
+            token.text if token.special else self.text[token.start : token.end].strip() or "·"
             for token in self.tokens
         ]
 

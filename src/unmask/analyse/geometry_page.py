@@ -138,7 +138,7 @@ def _loudest(each: Measures) -> str:
 
 
 def _shown(value: float | None, digits: int = 3) -> str:
-    return "–" if value is None else f"{value:.{digits}f}"
+    return "–" if value is None else f"{value:z.{digits}f}"
 
 
 def _half(interval: Interval) -> str:
@@ -146,4 +146,4 @@ def _half(interval: Interval) -> str:
 
 
 def _bounded(interval: Interval | None) -> str:
-    return "–" if interval is None else f"{interval.value:.3f} ± {_half(interval)}"
+    return "–" if interval is None else f"{_shown(interval.value)} ± {_half(interval)}"
