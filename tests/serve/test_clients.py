@@ -75,6 +75,7 @@ def test_hugging_face_reads_errors(server: Running) -> None:
         InferenceClient(model=f"{server.url}/fill-mask").fill_mask("no mask here")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["O gato [MASK] no telhado.", "The [MASK] rose, and the [MASK] slept."])
 def test_masks_are_filled_as_transformers_fills_them(
     server: Running, folders: dict[str, Path], text: str
@@ -96,6 +97,7 @@ def _listed(found: list) -> list:  # type: ignore[type-arg]
     return found if isinstance(found[0], list) else [found]
 
 
+@pytest.mark.slow
 def test_a_key_is_asked_for_and_taken_from_both_clients(folders: dict[str, Path]) -> None:
     key = "a-key-that-is-long-enough"
     with running(f"lm={folders['lm']}", "--log-texts", key=key) as started:
