@@ -64,6 +64,13 @@ def test_several_charts_are_one_file() -> None:
     assert {"Low", "High"} <= set(texts(side_by_side([low, high])))
 
 
+def test_layers_are_whole_numbers() -> None:
+    shown = texts(lines("Entropy", "nats", {"a": [(n, 1.0) for n in (1, 2, 3)]}, "layer").svg)
+    assert {"1", "2", "3"} <= set(shown)
+    assert not {"1.5", "2.5"} & set(shown)
+    assert "0.5" in texts(lines("Anisotropy", "", {"a": [(0, 1.0), (1, 1.0)]}, "depth").svg)
+
+
 def test_what_is_no_number_is_left_out() -> None:
     nan, infinite = float("nan"), float("inf")
     chart = lines("Loss", "nats", {"a": [(0, 2.0), (1, nan), (2, 1.0), (3, infinite)], "b": [(0, nan)]})

@@ -276,8 +276,9 @@ def _y_axis(grid: Sequence[float], place: _Place, percent: bool) -> Iterable[str
 
 def _x_axis(place: _Place, label: str) -> Iterable[str]:
     y = place.bottom + _LINE
+    fractions = place.high_x - place.low_x < 2  # there is no layer 1.5
     for value in ticks(place.low_x, place.high_x):
-        if place.low_x <= value <= place.high_x:
+        if place.low_x <= value <= place.high_x and (fractions or value == int(value)):
             yield _text(place.x(value), y, number_text(value), "soft middle")
     yield _text(WIDTH - _RIGHT, y + _LINE, label, "soft end")
 
