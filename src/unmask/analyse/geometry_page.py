@@ -13,7 +13,7 @@ from unmask.report import Folded, Heading, Part, Table, write_page
 
 LAYERS = (
     "layer", "anisotropy", "±", "self", "adjusted", "intra", "adjusted", "static", "adjusted", "TwoNN",
-    "PCA", "loudest dimensions",
+    "PCA", "loudest",
 )  # fmt: skip
 NAMES = {"zscore": "z-scores", "mean": "mean removed", "abtt": "all but the top", "whiten": "whitened"}
 _MEANING = """\
