@@ -220,6 +220,9 @@ def test_tagged_text_files_are_known_by_the_tags(tmp_path: Path, tagger: Tagger)
         (tmp_path / name).write_text(text)
         predict_file(tagger, tmp_path / name, tmp_path / f"{name}.jsonl")
         assert [row["text"] for row in read(tmp_path / f"{name}.jsonl")] == text.splitlines()
+    (tmp_path / "names.tsv").write_text("-DOCSTART-\nRui\tB-X\nSão Paulo\tO \n")
+    predict_file(tagger, tmp_path / "names.tsv", tmp_path / "names.jsonl")
+    assert read(tmp_path / "names.jsonl")[0]["words"] == ["Rui", "São Paulo"]
     (tmp_path / "table.tsv").write_text("text\tid\nRui mora\tO\n")
     predict_file(tagger, tmp_path / "table.tsv", tmp_path / "table.jsonl")
     assert read(tmp_path / "table.jsonl")[0]["text"] == "Rui mora"
@@ -241,6 +244,18 @@ def test_some_rows_lack_their_second_text(tmp_path: Path, classifier: Classifier
     (tmp_path / "in.jsonl").write_text('{"text": "a", "pair": "b"}\n{"text": "c"}\n')
     with pytest.raises(InputError, match="line 2' has no second text, but others have one"):
         predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+    model.settings = replace(pair, name="pair")
+    with pytest.raises(InputError, match="line 2: which column holds the pair"):
+        predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+    (tmp_path / "in.txt").write_text("a\n")
+    with pytest.raises(InputError, match=r"in.txt: this model judges pairs: give a table \(.csv"):
+        predict_file(model, tmp_path / "in.txt", tmp_path / "out.jsonl")
+
+
+def test_questions_that_are_not_there(tmp_path: Path, answerer: Answerer) -> None:
+    for name in ("none.csv", "none.json"):
+        with pytest.raises(InputError, match=f"there is no .*{name}"):
+            predict_file(answerer, tmp_path / name, tmp_path / "out.jsonl")
 
 
 def test_vectors_are_no_labels(tmp_path: Path, tokenizer: Tokenizer) -> None:

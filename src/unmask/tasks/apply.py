@@ -15,10 +15,10 @@ from unmask.predict.predictor import Predictor
 from unmask.predict.tag import Tagger
 from unmask.progress import SILENT, Progress
 from unmask.tasks.columns import USUAL, Columns, TextTask, resolve, text_example
+from unmask.tasks.conll import DOCUMENT, split_line
 from unmask.tasks.examples import TaggedExample, TextExample, second_texts
-from unmask.tasks.read import TABLES, WORDS, file_form, open_source, rows_of, stream_examples
+from unmask.tasks.read import TABLES, WORDS, file_form, open_source, rows_of, stream_examples, text_rows
 from unmask.tasks.squad import read_row
-from unmask.text.sources import Source
 from unmask.text.stream import numbered_lines
 
 Row = dict[str, Any]
@@ -78,19 +78,18 @@ def _chunked(rows: Iterator[tuple[Row, Any]], predict: Callable[[list[Any]], Ite
 
 
 def _text_rows(model: Classifier, path: Path, columns: Columns) -> Iterator[tuple[Row, TextExample]]:
+    task: TextTask = "pair" if model.settings.name == "pair" else "classify"
+    task = "regress" if model.settings.name == "regress" else task
     if file_form(path) == ".txt":
+        if task == "pair":
+            raise InputError(
+                f"{path}: this model judges pairs: give a table ({' '.join(TABLES)}) of two texts"
+            )
         for text in _lines(path):
             yield {"text": text}, TextExample(text)
         return
-    task: TextTask = "pair" if model.settings.name == "pair" else "classify"
-    task = "regress" if model.settings.name == "regress" else task
     source, form = open_source(task, path)
-    names: tuple[str, ...] = ()
-    for place, row in rows_of(source, form, columns):
-        if tuple(row) != names:
-            names = tuple(row)
-            chosen = resolve(names, task, columns, str(source), labelled=False)
-        yield row, text_example(row, task, chosen, place)
+    yield from text_rows(task, source, form, columns, labelled=False)
 
 
 def _word_rows(model: Tagger, path: Path, columns: Columns) -> Iterator[tuple[Row, str | tuple[str, ...]]]:
@@ -118,18 +117,18 @@ def _word_rows(model: Tagger, path: Path, columns: Columns) -> Iterator[tuple[Ro
 def _has_tags(path: Path, labels: Sequence[str]) -> bool:
     """Whether a text file is CoNLL: lines of as many columns each, the last of which is one of the tags."""
     tags = {"O", *labels, *(label[2:] for label in labels if label[1:2] == "-")}
-    rows = [line.split() for line in islice(_lines(path), _PEEK)]
+    rows = [row for row in map(split_line, islice(_lines(path), _PEEK)) if row[0] != DOCUMENT]
     return (
         len(rows) > 1
         and len({len(row) for row in rows}) == 1
-        and all(len(row) > 1 and row[-1] in tags for row in rows)
+        and all(len(row) > 1 and row[-1].strip() in tags for row in rows)
     )
 
 
 def _question_rows(path: Path) -> Iterator[tuple[Row, tuple[str, str]]]:
-    form = file_form(path)
-    if form in (".csv", ".tsv"):
-        for place, row in rows_of(Source(path, path.name), form):
+    if file_form(path) in (".csv", ".tsv"):
+        source, form = open_source("classify", path)
+        for place, row in rows_of(source, form):
             found = read_row(row, place, labelled=False)
             yield row, (found.question, found.context)
         return

@@ -9,6 +9,8 @@ from unmask.tasks.examples import TaggedExample
 from unmask.text import conllu
 from unmask.text.sources import Source
 
+DOCUMENT = "-DOCSTART-"
+"""The word that stands where a document begins."""
 _LANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z-]{2,9})?|simple):(?!//)")
 _SENTENCES = 20  # of which every word must name the language, so that `re:` or `ftp:` is none
 _PREFIXED = re.compile(r"[BIESLU]-.")
@@ -36,9 +38,14 @@ def read_conll(source: Source, labelled: bool = True) -> Iterator[TaggedExample]
 def _sentences(source: Source) -> Iterator[list[tuple[int, list[str]]]]:
     """The columns of each line, with its number, sentence by sentence."""
     for block in conllu.blocks(source):
-        rows = [(number, line.split("\t") if "\t" in line else line.split()) for number, line in block]
-        if words := [(number, row) for number, row in rows if row[0] != "-DOCSTART-"]:
+        rows = [(number, split_line(line)) for number, line in block]
+        if words := [(number, row) for number, row in rows if row[0] != DOCUMENT]:
             yield words
+
+
+def split_line(line: str) -> list[str]:
+    """The columns of a line, between tabs if there are any, else between spaces."""
+    return line.split("\t") if "\t" in line else line.split()
 
 
 def read_conllu(source: Source) -> Iterator[TaggedExample]:

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 from unmask.errors import InputError
 from unmask.tasks.columns import USUAL, Columns, TextTask, is_header, resolve, text_example
 from unmask.tasks.conll import normalise_tags, read_conll, read_conllu
-from unmask.tasks.examples import Example, TaggedExample
+from unmask.tasks.examples import Example, TaggedExample, TextExample
 from unmask.tasks.squad import placed, read_row, read_squad, told_apart
 from unmask.tasks.xml_pairs import read_pairs
 from unmask.text.sources import COMPRESSIONS, Source
@@ -84,16 +84,19 @@ def _examples(task: Task, source: Source, form: str, columns: Columns, labelled:
     elif task == "qa":
         yield from _questions(source, form, labelled)
     else:
-        yield from _texts(task, rows_of(source, form, columns), source, columns, labelled)
+        yield from (example for _, example in text_rows(task, source, form, columns, labelled))
 
 
-def _texts(task: TextTask, rows: Rows, source: Source, columns: Columns, labelled: bool) -> Iterator[Example]:
+def text_rows(
+    task: TextTask, source: Source, form: str, columns: Columns, labelled: bool
+) -> Iterator[tuple[dict[str, Any], TextExample]]:
+    """Each row of a table, and the example in it."""
     names: tuple[str, ...] = ()
-    for place, row in rows:
+    for place, row in rows_of(source, form, columns):
         if tuple(row) != names:  # once for a table; lines of JSON may differ
             chosen = resolve(tuple(row), task, columns, place if names else str(source), labelled)
             names = tuple(row)
-        yield text_example(row, task, chosen, place)
+        yield row, text_example(row, task, chosen, place)
 
 
 def _tagged(source: Source, form: str, labelled: bool) -> Iterator[Example]:
