@@ -75,7 +75,9 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
-    card: Annotated[bool, typer.Option(help="Write the scores into the model's README.md.")] = True,
+    card: Annotated[
+        bool, typer.Option(help="Write the scores (not a sample's) into the model's README.md.")
+    ] = True,
     _: Annotated[
         bool, typer.Option("--list", callback=_list, is_eager=True, help="Show our suites and stop.")
     ] = False,

@@ -45,7 +45,7 @@ def evaluate(
 
     `suites` are names of ours (`unmask evaluate --list`), TOML files, or text files. Results that `out` holds
     already, of the same model, suite and data, are not computed again. `sample` items of each suite, by a
-    hash of their text, are a quick look: the result says so, and is compared with no other.
+    hash of their text, are a quick look: the result says so, and the card is left as it is.
     """
     asked = [suites] if isinstance(suites, str) else list(suites)
     found = find_suites(asked, data_folder(None if data is None else Path(data)))
@@ -62,7 +62,7 @@ def evaluate(
         context = Context(one, subject, out, seed, sample, progress)
         done.append(_run(context, fingerprint, material, len(inputs[one.name])))
         _finish(out, folder, fingerprint)
-    if card and Path(model).is_dir():
+    if card and sample is None and Path(model).is_dir():
         update_card(folder, done)
     return done
 

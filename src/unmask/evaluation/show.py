@@ -16,7 +16,6 @@ DIFFERENCES = ("suite", "measure", "first", "second", "difference", "95 % interv
 _BEGIN = "<!-- scores by unmask evaluate: begin -->"
 _END = "<!-- scores by unmask evaluate: end -->"
 _ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \|.*\|$")
-_NOTE = re.compile(r"^- ([^:]+): ")
 _BARS = 20
 """A chart of more groups than this would not be read."""
 _MANY_UNKNOWN = 0.001
@@ -38,7 +37,7 @@ def notes(found: Sequence[Result]) -> list[str]:
 
 def _notes(details: Mapping[str, Any]) -> Iterator[str]:
     if many := details.get(SAMPLE):
-        yield f"a sample of at most {many:,} items (--sample), not the whole suite"
+        yield f"a sample of at most {count(many, 'item')} (--sample), not the whole suite"
     if (share := details.get(UNKNOWN_SHARE, 0)) > _MANY_UNKNOWN:  # easy to guess, and many bytes each
         yield f"{share:.1%} of the tokens are unknown to the vocabulary, which flatters these scores"
     if HEAD in details and "learned from" not in details:
@@ -138,7 +137,8 @@ def update_card(folder: Path, found: Sequence[Result]) -> None:
     }  # fmt: skip
     rows = [line for _, line in sorted((old | new).items(), key=lambda row: row[0][0])]
     head = [f"| {' | '.join(SCORES)} |", f"|{' --- |' * len(SCORES)}"]
-    kept = [line for line in inside.splitlines() if (match := _NOTE.match(line)) and match[1] not in suites]
+    own = tuple(f"- {suite}: " for suite in suites)
+    kept = [line for line in inside.splitlines() if line.startswith("- ") and not line.startswith(own)]
     told = sorted([*kept, *(f"- {note}" for note in notes(found))])
     section = "\n".join([_BEGIN, "## Scores", "", *head, *rows, "", *told, *([""] if told else []), _END])
     if not begins:
