@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pickle
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -204,14 +205,14 @@ def test_a_file_dated_in_the_future_is_prepared_once(
 ) -> None:
     future = time.time() + 1e6
     os.utime(text_folder / "a.txt", (future, future))
-    sources, out = find_sources([str(text_folder)]), tmp_path / "o"
+    sources, out = find_sources([str(text_folder)]), tmp_path / "my corpus"
     first = prepare(sources, tokenizer, out, recipe, workers=1)
     assert prepare(sources, tokenizer, out, recipe, workers=1) == first
     os.utime(text_folder / "a.txt", (future + 9, future + 9))  # touching the manifest would not help
     with pytest.raises(OutputError) as told:
         prepare(sources, tokenizer, out, recipe, workers=1)
     advice = str(told.value).partition("the text is the same, ")[2]
-    subprocess.run(advice.split(), check=True)
+    subprocess.run(shlex.split(advice), check=True)
     assert prepare(sources, tokenizer, out, recipe, workers=1) == first
 
 

@@ -14,6 +14,7 @@ machines shared the work with `--shard i/n`.
 
 import json
 import os
+import shlex
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -229,7 +230,7 @@ def _finished(out: Path, plan: dict[str, Any], sources: Sequence[Source]) -> dic
         if state.mtime_ns > made:
             raise OutputError(
                 f"{source} is newer than the corpus in {out}: choose another folder or delete it, "
-                f"or if the text is the same, touch -r {source} {path}"
+                f"or if the text is the same, {shlex.join(['touch', '-r', str(source), str(path)])}"
             )
     shutil.rmtree(out / WORK, ignore_errors=True)
     return manifest
