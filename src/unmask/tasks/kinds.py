@@ -123,7 +123,7 @@ def hold_out(
             held.remove(value)
             known.update(each)
     if not held:
-        raise InputError("too few examples to hold some out for validation: give more, or a validation file")
+        raise InputError("too few examples to hold some out for validation: give a validation file")
     rows = list(zip(hashes, examples, strict=True))
     train = [example for value, example in rows if value not in held]
     return train, [example for value, example in rows if value in held]
