@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import statistics
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -105,15 +106,16 @@ def probe(material: Material, machine: Machine) -> tuple[float, int]:
     machine.fit(model, recipe.train)
     trainer = Trainer(model, schedule, Objectives(recipe, machine.compiles(recipe.train)), machine)
     inputs = feed(material.corpus, schedule, 0, Position())
-    tokens = began = seconds = 0.0
+    rates: list[float] = []
+    began = 0.0
     for record in itertools.islice(trainer.run(inputs), _MOST):
         if record.step <= _WARM:
-            began, before = time.perf_counter(), record.tokens
+            began = time.perf_counter()
             continue
-        tokens = record.tokens - before
-        seconds = parallel.total([time.perf_counter() - began])[0] / parallel.ranks()
-        if seconds > _SECONDS:
+        rates.append(record.tokens_per_s)
+        if parallel.total([time.perf_counter() - began])[0] / parallel.ranks() > _SECONDS:
             break
-    if not tokens:
+    if not rates:
         raise ConfigError("the corpus is too small to measure on: set train.steps or train.epochs")
-    return tokens / seconds, machine.peak_memory()
+    # The middle one: a step that compiles a new shape takes seconds, and there are few of them in a run.
+    return parallel.total([statistics.median(rates)])[0] / parallel.ranks(), machine.peak_memory()
