@@ -225,6 +225,10 @@ def test_pairs(tmp_path: Path, base: Path) -> None:
         ({"prompt": "[MASK]", "words": ("bad=no", "good=no")}, "two classes have the same word"),
         ({"prompt": "[MASK]", "words": ("bad=no", "good=xyzyx")}, "'xyzyx' is"),
         ({"prompt": "[MASK]", "words": ("bad=no", "good=☀")}, "'☀' is not in this vocabulary"),
+        (
+            {"methods": ("lora", "cloze"), "lr": 1e30, "prompt": "[MASK]", "words": ("bad=no", "good=xyzyx")},
+            "'xyzyx' is",  # before anything is trained
+        ),
         ({"methods": ("cloze",)}, "needs a prompt"),
         ({"sizes": (500,)}, "the class '.*' has only 30 examples"),
         ({"lr": 1e30, "methods": ("lora",)}, "diverged.*lower lr"),

@@ -99,7 +99,9 @@ class Comparison:
         self.skipped: dict[str, str] = {}
         self.prompt: Prompt | None = None
         self._stage = Stage()
-        self.methods = [m for m in dict.fromkeys(settings.methods or METHODS) if self._possible(m)]
+        asked = settings.methods or METHODS
+        # The cloze is always first: a word that does not do is told before any training.
+        self.methods = [method for method in METHODS if method in asked and self._possible(method)]
         if not self.methods:
             raise ConfigError("nothing to compare: " + "; ".join(self.skipped.values()))
 
