@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from unmask.analyse.corpus import sample, sentences
-from unmask.analyse.geometry import RAW, Sampling, ScoredPair, Vectors, measure, spearman
+from unmask.analyse.geometry import RAW, Geometry, Sampling, ScoredPair, Vectors, measure, spearman
 from unmask.analyse.geometry_page import charts, layer_rows, write_geometry
 from unmask.analyse.intrinsic import expected_cosine, self_similarity
 from unmask.cli import app
@@ -24,6 +24,11 @@ SMALL = Sampling(fitted=300, kinds=12, uses=6, whole=15)
 @pytest.fixture(scope="module")
 def vectors(model: MaskedLM, sentences: list[str]) -> Vectors:
     return Vectors(model, sentences, SMALL)
+
+
+@pytest.fixture(scope="module")
+def found(vectors: Vectors) -> Geometry:
+    return measure(vectors)
 
 
 def test_vectors_are_those_of_the_words(model: MaskedLM, vectors: Vectors) -> None:
@@ -45,8 +50,7 @@ def test_vectors_are_those_of_the_words(model: MaskedLM, vectors: Vectors) -> No
             assert vectors.words[:, row] == pytest.approx(expected, abs=1e-5)
 
 
-def test_measures_are_those_of_the_chosen_rows(vectors: Vectors) -> None:
-    found = measure(vectors)
+def test_measures_are_those_of_the_chosen_rows(vectors: Vectors, found: Geometry) -> None:
     assert found.methods == (RAW, *METHODS)
     assert [each.layer for each in found.of(RAW)] == [0, 1, 2, 3]
     last = found.of(RAW)[-1]
@@ -63,9 +67,8 @@ def test_measures_are_those_of_the_chosen_rows(vectors: Vectors) -> None:
     assert by_mean.participation == pytest.approx(last.participation, rel=1e-3)
 
 
-def test_standardising_removes_the_anisotropy(vectors: Vectors) -> None:
+def test_standardising_removes_the_anisotropy(found: Geometry) -> None:
     """Every vector of an untrained model has much in common; nothing of it is left."""
-    found = measure(vectors)
     for method in METHODS:
         for raw, after in zip(found.of(RAW)[1:], found.of(method)[1:], strict=True):
             assert raw.anisotropy.value > 0.2
@@ -112,8 +115,7 @@ def test_too_little_for_a_method_is_a_note(model: MaskedLM, sentences: list[str]
     assert found.of(RAW)[0].self_similarity is None
 
 
-def test_page_and_json(vectors: Vectors, tmp_path: Path) -> None:
-    found = measure(vectors)
+def test_page_and_json(found: Geometry, tmp_path: Path) -> None:
     write_geometry(tmp_path, found, "a model")
     values = json.loads((tmp_path / "geometry.json").read_text("utf-8"))
     assert values["measures"][0]["anisotropy"]["value"] == found.measures[0].anisotropy.value

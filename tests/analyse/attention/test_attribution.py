@@ -74,9 +74,9 @@ def test_it_is_what_captum_finds(lm: MaskedLM) -> None:
         return torch.stack(rows)
 
     theirs = IntegratedGradients(score).attribute(
-        inputs[None], baseline[None], n_steps=32, method="gausslegendre"
+        inputs[None], baseline[None], n_steps=16, method="gausslegendre"
     )
-    ours = integrated_gradients(score, inputs, baseline, 32)
+    ours = integrated_gradients(score, inputs, baseline, 16)
     np.testing.assert_allclose(ours, theirs[0].sum(-1).detach().numpy(), atol=1e-4)
     found = attribute(lm, TEXT, 0, lm.tokenizer.piece(40))
     np.testing.assert_allclose([token.score for token in found.tokens], ours, atol=0.02)
