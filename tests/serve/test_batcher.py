@@ -171,7 +171,7 @@ def test_stopping_finishes_what_was_accepted_and_takes_no_more(make: Make) -> No
 
 
 def test_threads_compute_side_by_side_and_know_when_they_are_alone(make: Make) -> None:
-    alone: list[bool] = []
+    alone: list[int] = []
     done: list[Done] = []
     gate = Gate()
     batcher = make(workers=2, prepare=alone.append, told=done.append)
@@ -186,7 +186,7 @@ def test_threads_compute_side_by_side_and_know_when_they_are_alone(make: Make) -
         await asyncio.gather(first, second)
 
     run(main())
-    assert alone == [True, False]
+    assert alone == [30, 0]
     assert sorted((each.items, each.tokens) for each in done) == [(1, 30), (1, 40)]
 
 

@@ -1,7 +1,7 @@
 """Requests to batches to answers: threads compute what waits, and each result goes to its own waiter.
 
-On a CPU there is one thread per core, and each computes whole batches by itself; a batch that has the machine
-to itself may use all cores.
+On a CPU there is one thread per core, and each computes whole batches by itself; a large batch that has the
+machine to itself may use several cores.
 """
 
 import asyncio
@@ -66,7 +66,8 @@ class _Waiter(NamedTuple):
 class Batcher:
     """A queue, and the threads that empty it.
 
-    `prepare` is called in a thread before each batch and told whether the batch is alone; `told` after it.
+    `prepare` is called in a thread before each batch, with the batch's tokens if it has the machine to itself,
+    else with 0; `told` is called after it.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Batcher:
         workers: int,
         budget: int,
         limit: int,
-        prepare: Callable[[bool], None] = lambda alone: None,
+        prepare: Callable[[int], None] = lambda tokens: None,
         told: Callable[[Done], None] = lambda done: None,
     ) -> None:
         self.queue: Queue[Lane] = Queue(limit)
@@ -134,7 +135,7 @@ class Batcher:
     def _work(self) -> None:
         while (taken := self._next()) is not None:
             lane, batch, alone = taken
-            self._prepare(alone)
+            self._prepare(sum(item.cost for item in batch) if alone else 0)
             begun = time.perf_counter()
             found = run_batch(lane, batch)
             self._finish(batch, found, begun)

@@ -22,6 +22,8 @@ from unmask.serve.models import Served, load_models
 from unmask.serve.site import Limits, Site
 
 _CONNECTIONS = 4096
+_TOKENS_PER_CORE = 128
+"""Cores that share fewer wait for one another, most of all where other programs run too."""
 _GRACE = 5.0
 """Seconds beyond the limit of a request after which the end no longer waits for it."""
 
@@ -109,14 +111,14 @@ def open_site(models: Sequence[Served], settings: Settings) -> Site:
     cores = torch.get_num_threads() if on_cpu else 1
     measures = Measures()
 
-    def prepare(alone: bool) -> None:
-        torch.set_num_threads(cores if alone else 1)
+    def prepare(tokens: int) -> None:
+        torch.set_num_threads(max(1, min(cores, tokens // _TOKENS_PER_CORE)))
 
     batcher = Batcher(
         workers=cores,
         budget=min(served.predictor.budget for served in models),
         limit=settings.limits.queue_tokens,
-        prepare=prepare if cores > 1 else lambda alone: None,
+        prepare=prepare if cores > 1 else lambda tokens: None,
         told=measures.batch,
     )
     measures.watch(batcher)
