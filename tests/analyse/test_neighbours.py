@@ -174,9 +174,12 @@ def test_an_interrupted_addition_goes_on(
     assert len(Index(index.folder, loaded)) == 180
     left = {path: path.stat().st_mtime_ns for path in (index.folder / "002").glob("*.safetensors")}
     assert left
+    for place in (index.folder, index.folder / "002"):
+        (place / ".half.0123abcd.tmp").write_bytes(b"by a killed process")
     assert add_file(index.folder, loaded, tmp_path / "c.txt") == 180
     assert all(path.stat().st_mtime_ns == before for path, before in left.items())
     again = Index(index.folder, loaded)
+    assert not list(index.folder.rglob("*.tmp"))
     assert len(again) == 360
     assert [one.file for one in again.nearest([sentences[0]], 2)[0]] == ["a.txt", "c.txt"]
 

@@ -194,10 +194,12 @@ def test_work_without_a_plan_begins_anew(lm: MaskedLM, file: Path, tmp_path: Pat
     for plan in (None, "{"):
         (work / "parts").mkdir(parents=True)
         (work / "parts" / "000000.safetensors").write_bytes(b"of whom?")
+        (tmp_path / ".a.npy.0123abcd.tmp").write_bytes(b"half")  # left by a killed process
         if plan:
             (work / "plan.json").write_text(plan)
         assert embed_file(lm, file, tmp_path / "a.npy").kept == 0
         (tmp_path / "a.npy").unlink()
+        assert [path.name for path in tmp_path.iterdir()] == [file.name]
 
 
 def test_a_damaged_part_is_named(lm: MaskedLM, file: Path, tmp_path: Path) -> None:

@@ -49,6 +49,18 @@ StandardiserFile = Annotated[
     typer.Option("--standardise", metavar="FILE", help="Apply a fitted standardiser.", show_default=False),
 ]
 Column = Annotated[str, typer.Option(help="The column or key that holds the text.")]
+Engine = Annotated[
+    Literal["local", "ray"],
+    typer.Option(help="The cores of this machine, or tasks of a Ray cluster; the result is the same."),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="The Ray cluster, as HOST:PORT or auto; by default one is started here, and ended.",
+        show_default=False,
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -91,18 +103,8 @@ def embed(
         ),
     ] = None,
     column: Column = "text",
-    engine: Annotated[
-        Literal["local", "ray"],
-        typer.Option(help="The cores of this machine, or tasks of a Ray cluster; the result is the same."),
-    ] = "local",
-    ray_address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="The Ray cluster, as HOST:PORT or auto; by default one is started here, and ended.",
-            show_default=False,
-        ),
-    ] = None,
+    engine: Engine = "local",
+    ray_address: RayAddress = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -17,6 +17,36 @@ _EXAMPLES = """
 """
 
 
+Added = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Add the lines or rows of a file; the index is made if it is not there.",
+        show_default=False,
+    ),
+]
+Word = Annotated[
+    str | None,
+    typer.Option(help="Find uses of this word like that in the query instead.", show_default=False),
+]
+Plural = Annotated[
+    Literal["pt", "en"] | None,
+    typer.Option(help="Count the word's regular plurals in this language too.", show_default=False),
+]
+Layer = Annotated[
+    str | None,
+    typer.Option(metavar="N|last4", help="The layer of a new index, or of --word.", show_default="the last"),
+]
+StandardiserFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="A standardiser for a new index, or one fitted on words for --word.",
+        show_default=False,
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command("similar", epilog=_EXAMPLES)(similar)
@@ -30,45 +60,18 @@ def similar(
     query: Annotated[
         str | None, typer.Argument(help="A text to find the like of.", show_default=False)
     ] = None,
-    add: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Add the lines or rows of a file; the index is made if it is not there.",
-            show_default=False,
-        ),
-    ] = None,
-    word: Annotated[
-        str | None,
-        typer.Option(help="Find uses of this word like that in the query instead.", show_default=False),
-    ] = None,
-    plural: Annotated[
-        Literal["pt", "en"] | None,
-        typer.Option(help="Count the word's regular plurals in this language too.", show_default=False),
-    ] = None,
+    add: Added = None,
+    word: Word = None,
+    plural: Plural = None,
     top: Annotated[int, typer.Option(min=1, help="How many to show.")] = 10,
     approximate: Annotated[
         bool,
         typer.Option("--approximate", help="Search a graph (usearch), made once: faster in millions."),
     ] = False,
-    layer: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N|last4",
-            help="The layer of a new index, or of --word.",
-            show_default="the last",
-        ),
-    ] = None,
+    layer: Layer = None,
     pool: PoolOption = None,
     truncate: Truncate = None,
-    standardise: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A standardiser for a new index, or one fitted on words for --word.",
-            show_default=False,
-        ),
-    ] = None,
+    standardise: StandardiserFile = None,
     column: Column = "text",
     json_: Json = False,
     quiet: Quiet = False,
@@ -83,9 +86,9 @@ def similar(
     from unmask.predict.standardise import Standardiser
 
     made: dict[str, object] = {"pool": pool}
-    if word is None:  # or they are for its uses
+    if word is None:  # otherwise they are for its uses
         made |= {"layer": layer, "standardise": standardise}
-    if add is not None or word is not None:  # or it is for the query
+    if add is not None or word is not None:  # otherwise it is for the query
         made["truncate"] = truncate
     said = [name for name, value in made.items() if value is not None]
     _check(query, add, word, plural, approximate, said)

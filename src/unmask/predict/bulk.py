@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,8 @@ def _work(out: Path, plan: dict[str, Any], keep: bool = False) -> Iterator[Path]
     with disk_errors(out):
         (work / "parts").mkdir(parents=True, exist_ok=True)
     with folder_lock(work):
+        for left in out.parent.glob(f".{escape(out.name)}.*.tmp"):  # by a process that was killed
+            left.unlink(missing_ok=True)
         _start(work, plan)
         try:
             yield work / "parts"
