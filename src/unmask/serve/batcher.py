@@ -66,8 +66,8 @@ class _Waiter(NamedTuple):
 class Batcher:
     """A queue, and the threads that empty it.
 
-    `prepare` is called in a thread before each batch, with the batch's tokens if it has the machine to itself,
-    else with 0; `told` is called after it.
+    `prepare` is called in a thread before each batch, with its tokens if it has the machine to itself, else
+    with 0; `told` is called after it.
     """
 
     def __init__(
