@@ -167,6 +167,15 @@ def test_an_address_is_no_language(tmp_path: Path, first: str) -> None:
     assert found[0].words == (first.split()[0],)  # type: ignore[union-attr]
 
 
+def test_joined_files(tmp_path: Path) -> None:
+    """A mark of the byte order is no part of a word, and no line by itself."""
+    tagged = read_examples("tag", write(tmp_path / "a.conll", "\ufeffRui B-X\n\ufeff\n\ufeffAna B-X\n\ufeff"))
+    assert [example.words for example in tagged] == [("Rui",), ("Ana",)]  # type: ignore[union-attr]
+    row = "\t".join(["1", "vive", "_", "VERB", *"______"])
+    found = read_examples("tag", write(tmp_path / "a.conllu", f"\ufeff# one\n{row}\n\n\ufeff# two\n{row}\n"))
+    assert [example.tags for example in found] == [("VERB",)] * 2  # type: ignore[union-attr]
+
+
 def test_parts_of_speech(tmp_path: Path) -> None:
     rows = [
         "# text = Vive na rua",

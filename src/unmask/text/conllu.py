@@ -81,7 +81,8 @@ def blocks(source: Source) -> Iterator[list[tuple[int, str]]]:
     """Stretches of lines that are not blank, with the numbers of the lines."""
     block: list[tuple[int, str]] = []
     for number, line in numbered_lines(source, _LIMIT):
-        if line.strip().strip("\ufeff"):  # joined files have such marks in the middle
+        line = line.lstrip("\ufeff")  # joined files have such marks in the middle
+        if line.strip():
             block.append((number, line))
         elif block:
             yield block
