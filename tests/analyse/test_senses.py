@@ -193,7 +193,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_command(bilingual: Path, corpus: Path, tmp_path: Path) -> None:
     command = [
-        "analyse", "senses", "banco", "velho", "--plural", "pt", "--text", str(corpus), "-m", str(bilingual),
+        "analyse", "senses", " banco", "velho", "--plural", "pt", "--text", str(corpus), "-m", str(bilingual),
         "-o", str(tmp_path), "-q", "--predict", "o gato caiu do banco de madeira",
     ]  # fmt: skip
     shown = CliRunner().invoke(app, command, catch_exceptions=False).stdout

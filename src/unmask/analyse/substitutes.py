@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 _USES = 40
 """Uses of each group that are asked about."""
 _LOOKED_AT = 300
-"""Vocabulary entries that may turn out to be no words."""
+"""Vocabulary entries that may turn out to have no letters."""
 _TOP = 5
 _TINY = 1e-12
 
@@ -49,7 +49,7 @@ def typical_substitutes(
             means.append(_mean_probabilities(model, uses[:_USES]))
             stage.advance(1)
     here = np.stack(means)  # (K, V)
-    here[:, ~_whole_words(model.tokenizer)] = 0
+    here[:, ~_openings(model.tokenizer)] = 0
     weights = here
     if len(groups) > 1:
         elsewhere = (here.sum(0) - here) / (len(groups) - 1)
@@ -72,8 +72,8 @@ def _mean_probabilities(model: MaskedLM, uses: Sequence[Use]) -> Floats:
     return mean
 
 
-def _whole_words(tokenizer: Tokenizer) -> NDArray[np.bool_]:
-    """Which entries begin a word; whether they are one is seen in their letters."""
+def _openings(tokenizer: Tokenizer) -> NDArray[np.bool_]:
+    """Which entries begin a word: they are one, or as much of it as the vocabulary holds in one piece."""
     begins: NDArray[np.bool_] = ~continuations(tokenizer)
     begins[list(tokenizer.special_ids)] = False
     return begins

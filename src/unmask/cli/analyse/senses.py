@@ -115,7 +115,7 @@ def _uses(
     from unmask.analyse.uses import Use, find_uses, forms_of, too_few
     from unmask.text import find_sources
 
-    forms = {word: forms_of(word, plural) for word in words}
+    forms = {found[0]: found for found in (forms_of(word, plural) for word in words)}
     kept = {word: Reservoir[Use](limit, seed) for word in forms}
     for sentence in sentences(find_sources(text), progress=told):
         for word, matched in forms.items():
