@@ -17,6 +17,7 @@ from unmask.model.network import Model
 from unmask.predict import MaskedLM, export, load
 from unmask.predict.convert import compare, convert
 from unmask.predict.onnx import OnnxModel
+from unmask.tasks.apply import predict_file
 
 Folder = Callable[..., Path]
 
@@ -108,6 +109,12 @@ def test_weights_too_many_for_one_file_lie_beside_it(
     np.testing.assert_allclose(
         load(tmp_path / "onnx").embed(texts), load(exported / "model", "cpu").embed(texts), atol=1e-4
     )
+
+
+def test_labels_are_not_predicted_from_a_graph(exported: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("A chuva caiu.\n")
+    with pytest.raises(ModelError, match="gives vectors only: predict with the folder it was converted from"):
+        predict_file(load(exported / "onnx"), tmp_path / "in.txt", tmp_path / "out.jsonl")
 
 
 def test_a_damaged_graph_is_one_line(exported: Path, tmp_path: Path) -> None:

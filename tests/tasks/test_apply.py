@@ -258,8 +258,9 @@ def test_questions_that_are_not_there(tmp_path: Path, answerer: Answerer) -> Non
             predict_file(answerer, tmp_path / name, tmp_path / "out.jsonl")
 
 
-def test_vectors_are_no_labels(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    save_model(Model(network(tokenizer, "mlm").config, []), tmp_path / "bare", tokenizer)
+@pytest.mark.parametrize("heads", [(), ("pooler",)])  # as sentence-transformers folders have them
+def test_vectors_are_no_labels(tmp_path: Path, tokenizer: Tokenizer, heads: tuple[str, ...]) -> None:
+    save_model(Model(network(tokenizer, "mlm").config, heads), tmp_path / "bare", tokenizer)
     (tmp_path / "in.txt").write_text("bom\n")
     with pytest.raises(ModelError, match=r"makes vectors \(unmask embed\)"):
         predict_file(unmask.load(tmp_path / "bare"), tmp_path / "in.txt", tmp_path / "out.jsonl")

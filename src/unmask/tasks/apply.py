@@ -11,6 +11,7 @@ from unmask.errors import InputError, ModelError, OutputError
 from unmask.files import atomic_path
 from unmask.predict.answer import Answerer
 from unmask.predict.classify import Classifier
+from unmask.predict.onnx import OnnxModel
 from unmask.predict.predictor import Predictor
 from unmask.predict.tag import Tagger
 from unmask.progress import SILENT, Progress
@@ -62,7 +63,9 @@ def predictions(model: Predictor, path: Path, columns: Columns = USUAL) -> Itera
         return _chunked(_word_rows(model, path, columns), lambda rows: _tagged(model, rows))
     if isinstance(model, Answerer):
         return _chunked(_question_rows(path), lambda rows: _answered(model, rows))
-    if not model.model.heads:
+    if isinstance(model.model, OnnxModel):
+        raise ModelError("an ONNX model gives vectors only: predict with the folder it was converted from")
+    if "mlm" not in model.model.heads:
         raise ModelError(
             "this model makes vectors (unmask embed) and predicts no labels: "
             "fine-tune it for a task first (unmask finetune classify, tag …)"
