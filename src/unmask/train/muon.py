@@ -28,10 +28,9 @@ class Muon(torch.optim.Muon):
             ahead = torch._foreach_lerp(gradients, means, group["momentum"])  # Nesterov's
             torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
             alike: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
+            parts = group.get("parts", 1)
             for weight, update in zip(weights, ahead, strict=True):
-                for matrix, change in zip(
-                    *(each.chunk(group.get("parts", 1)) for each in (weight, update)), strict=True
-                ):
+                for matrix, change in zip(weight.chunk(parts), update.chunk(parts), strict=True):
                     alike[matrix.shape].append((matrix, change))
             for (rows, columns), pairs in alike.items():
                 updates = orthogonal(torch.stack([update for _, update in pairs]), group).to(ahead[0].dtype)
