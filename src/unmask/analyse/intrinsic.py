@@ -14,7 +14,7 @@ Vectors = NDArray[np.floating]
 NORMAL = 1.959964
 """Standard deviations to either side that hold 95 % of a normal distribution."""
 _TINY = 1e-12
-_BLOCK = 1 << 11
+_BLOCK = 1 << 9
 """Vectors that are compared with all others at a time."""
 
 
