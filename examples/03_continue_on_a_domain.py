@@ -19,9 +19,9 @@ MODEL = Path(sys.argv[1] if len(sys.argv) > 1 else "example-out/02/run/model")
 OUT = Path("example-out/03")
 WHO = ("O proprietário", "O inquilino", "A proprietária", "O fiador")
 MUST = ("paga", "conserva", "entrega", "não vende")
-WHAT = ("a renda", "o telhado", "o contrato", "a praça", "o jardim")
+WHAT = ("a renda", "o telhado", "o contrato", "a caução", "o jardim")
 WHEN = ("antes do prazo", "depois do prazo", "todos os meses")
-TRAIN = ["train.epochs=20", "train.batch_tokens=1024", "train.lr=2e-3"]
+TRAIN = ["train.epochs=36", "train.batch_tokens=1024", "train.lr=4e-3"]
 TEXT = ["text.documents=line", "text.min_chars=1", "prepare.valid=0.1"]
 
 
@@ -33,7 +33,7 @@ def main() -> None:
     sources = find_sources([f"pt={OUT / 'leis.txt'}"])
 
     old = unmask.Tokenizer.load(MODEL)
-    new = extend(old, laws, add=15)
+    new = extend(old, laws, add=18)
     word = "inquilino"
     for name, tokenizer in (("before", old), ("after", new)):
         print(f"{name}: {word} is", [tokenizer.piece(n) for n in tokenizer.encode(word, special=False).ids])

@@ -29,12 +29,10 @@ bad = "bad"
 def main() -> None:
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True)
-    nouns = (("O gato", "A gato"), ("O cão", "A cão"), ("A vizinha", "O vizinha"))
+    nouns = (("do filme", "da filme"), ("da peça", "do peça"), ("do livro", "da livro"))
     pairs = [
-        {"good": f"{good} {rest}.", "bad": f"{bad} {rest}."}
-        for (good, bad), rest in product(
-            nouns, ("dorme na praça", "correu perto do rio", "cantava no telhado")
-        )
+        {"good": f"{liked} {good} porque foi {what}.", "bad": f"{liked} {bad} porque foi {what}."}
+        for (good, bad), liked, what in product(nouns, ("Gostei", "Não gostei"), ("bom", "mau", "triste"))
     ]
     (OUT / "artigos.jsonl").write_text("\n".join(json.dumps(p, ensure_ascii=False) for p in pairs), "utf-8")
     (OUT / "artigos.toml").write_text(SUITE, "utf-8")
