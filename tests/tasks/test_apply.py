@@ -220,7 +220,7 @@ def test_tagged_text_files_are_known_by_the_tags(tmp_path: Path, tagger: Tagger)
         (tmp_path / name).write_text(text)
         predict_file(tagger, tmp_path / name, tmp_path / f"{name}.jsonl")
         assert [row["text"] for row in read(tmp_path / f"{name}.jsonl")] == text.splitlines()
-    (tmp_path / "names.tsv").write_text("-DOCSTART-\nRui\tB-X\nSão Paulo\tO \n")
+    (tmp_path / "names.tsv").write_text("-DOCSTART-\nRui\tB-OTHER\nSão Paulo\tO \n")
     predict_file(tagger, tmp_path / "names.tsv", tmp_path / "names.jsonl")
     assert read(tmp_path / "names.jsonl")[0]["words"] == ["Rui", "São Paulo"]
     (tmp_path / "table.tsv").write_text("text\tid\nRui mora\tO\n")

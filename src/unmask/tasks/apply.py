@@ -16,7 +16,7 @@ from unmask.predict.predictor import Predictor
 from unmask.predict.tag import Tagger
 from unmask.progress import SILENT, Progress
 from unmask.tasks.columns import USUAL, Columns, TextTask, resolve, text_example
-from unmask.tasks.conll import DOCUMENT, split_line
+from unmask.tasks.conll import DOCUMENT, PREFIXED, split_line
 from unmask.tasks.examples import TaggedExample, TextExample, second_texts
 from unmask.tasks.read import TABLES, WORDS, file_form, open_source, rows_of, stream_examples, text_rows
 from unmask.tasks.squad import read_row
@@ -118,13 +118,13 @@ def _word_rows(model: Tagger, path: Path, columns: Columns) -> Iterator[tuple[Ro
 
 
 def _has_tags(path: Path, labels: Sequence[str]) -> bool:
-    """Whether a text file is CoNLL: lines of as many columns each, the last of which is one of the tags."""
-    tags = {"O", *labels, *(label[2:] for label in labels if label[1:2] == "-")}
+    """Whether a text file is CoNLL: lines of as many columns each, the last of which is a tag."""
+    tags = {"O", *labels, *(label[2:] for label in labels if PREFIXED.match(label))}
     rows = [row for row in map(split_line, islice(_lines(path), _PEEK)) if row[0] != DOCUMENT]
     return (
         len(rows) > 1
         and len({len(row) for row in rows}) == 1
-        and all(len(row) > 1 and row[-1].strip() in tags for row in rows)
+        and all(len(row) > 1 and (row[-1].strip() in tags or PREFIXED.match(row[-1])) for row in rows)
     )
 
 

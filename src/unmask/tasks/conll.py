@@ -13,7 +13,8 @@ DOCUMENT = "-DOCSTART-"
 """The word that stands where a document begins."""
 _LANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z-]{2,9})?|simple):(?!//)")
 _SENTENCES = 20  # of which every word must name the language, so that `re:` or `ftp:` is none
-_PREFIXED = re.compile(r"[BIESLU]-.")
+PREFIXED = re.compile(r"[BIESLU]-.")
+"""A tag of an entity, with its place in it."""
 
 
 def read_conll(source: Source, labelled: bool = True) -> Iterator[TaggedExample]:
@@ -64,7 +65,7 @@ def _common_prefix(words: Sequence[str]) -> str:
 def normalise_tags(examples: Sequence[TaggedExample]) -> list[TaggedExample]:
     """IOB1, IOB2, IOBES, BILOU and bare entity tags as IOB2; tags with no `O` among them stay as they are."""
     tags = {tag for example in examples for tag in example.tags}
-    if "O" not in tags and not any(map(_PREFIXED.match, tags)):
+    if "O" not in tags and not any(map(PREFIXED.match, tags)):
         return list(examples)
     return [TaggedExample(example.words, to_iob2(example.tags), example.place) for example in examples]
 
@@ -74,7 +75,7 @@ def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
     out: list[str] = []
     open_type = ""  # of the entity that may go on
     for tag in tags:
-        mark, kind = (tag[0], tag[2:]) if _PREFIXED.match(tag) else ("" if tag != "O" else "O", tag)
+        mark, kind = (tag[0], tag[2:]) if PREFIXED.match(tag) else ("" if tag != "O" else "O", tag)
         if mark == "O":
             out.append("O")
             open_type = ""
