@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmask.analyse.uses import Use, fitting, pieces_of
-from unmask.model.network import Model
 from unmask.predict.fill import continuations
 from unmask.predict.masked import MaskedLM
 from unmask.predict.predictor import Predictor
@@ -27,9 +26,7 @@ _TINY = 1e-12
 
 def no_substitutes(model: Predictor) -> str | None:
     """Why a model proposes no words; None if it does."""
-    if not isinstance(model, MaskedLM) or not isinstance(model.model, Model):
-        return "this model has no masked-LM head that proposes words"
-    if "mlm" not in model.model.heads:
+    if not isinstance(model, MaskedLM) or "mlm" not in model.model.heads:
         return "this model has no masked-LM head that proposes words"
     return "a causal model sees only what stands before a word" if model.config.causal else None
 
