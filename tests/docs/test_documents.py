@@ -308,6 +308,29 @@ def test_every_line_of_a_published_recipe_is_explained(name: str) -> None:
         assert len(source) > 2, line
 
 
+# Ratios of the comparison that no page of results prints, and what they are ratios of.
+DERIVED = {
+    "2.3": ("118", "52"),
+    "18.6": ("37.2", "2.0"),
+    "1.59": ("10.28", "6.45"),
+    "0.72": ("10.28", "14.23"),
+}
+
+
+def test_the_comparison_has_the_figures_of_the_results() -> None:
+    page = (ROOT / "docs/comparison.md").read_text("utf-8")
+    rows = re.findall(r"^\|.*\| ([^|]*\d[^|]*) \| ([\w-]+) \|$", page, re.MULTILINE)
+    assert len(rows) > 10
+    for figures, name in rows:
+        results = (ROOT / f"benchmarks/results/{name}.md").read_text("utf-8")
+        for figure in re.findall(r"(?<!\w)\d*\.\d+", figures):
+            for part in DERIVED.get(figure, (figure.removeprefix("0"),)):
+                assert part in results, f"{name}: {figure}"
+            if figure in DERIVED:
+                top, bottom = map(float, DERIVED[figure])
+                assert f"{top / bottom:.{len(figure.partition('.')[2])}f}" == figure
+
+
 def test_reference_pages_are_current() -> None:
     spec = spec_from_file_location("reference", ROOT / "tools/reference.py")
     assert spec
