@@ -8,6 +8,7 @@ import pytest
 from seqeval.metrics import f1_score as seqeval_f1
 from sklearn.metrics import matthews_corrcoef
 
+from unmask.errors import InputError
 from unmask.evaluation import evaluate
 from unmask.evaluation.finetuned import fits
 from unmask.evaluation.results import read_items
@@ -45,6 +46,8 @@ def test_a_model_without_the_head_is_fine_tuned(folder: Path, write: Write, tmp_
     assert result.main.value == pytest.approx(matthews_corrcoef(gold, predicted))
     (few,) = evaluate(str(suite), folder, tmp_path / "few", card=False, sample=8)
     assert few.details["learned from"] <= 8
+    with pytest.raises(InputError, match=r"hold some out .* \(in a sample of 1 of mine: perhaps too few\)"):
+        evaluate(str(suite), folder, tmp_path / "one", card=False, sample=1)
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "results.json", "mine.json", "mine.items.jsonl", "report.html"
     }  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask import __version__
-from unmask.errors import OutputError
+from unmask.errors import InputError, OutputError
 from unmask.evaluation import results
 from unmask.evaluation.context import Context, Subject
 from unmask.evaluation.contrast import contrast
@@ -79,7 +79,14 @@ def _run(context: Context, fingerprint: str, material: str, files: int) -> Resul
         )
     progress.say(f"{found.name}: reading {count(files, 'file')} (the whole suite: {found.suite.about})")
     start = time.monotonic()
-    outcome = KINDS[found.suite.kind](context, found.suite)
+    try:
+        outcome = KINDS[found.suite.kind](context, found.suite)
+    except InputError as error:
+        if context.sample is None:
+            raise
+        raise InputError(
+            f"{error} (in a sample of {context.sample} of {found.name}: perhaps too few)"
+        ) from error
     progress.say(f"{found.name}: {count(len(outcome.items), 'item')} of {count(files, 'file')}")
     scores, groups = results.summarise(outcome, context.seed)
     suite, details = found.suite, {"files": files, **outcome.details}
