@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -480,3 +482,14 @@ def test_pickled_weights_are_refused_unless_allowed(folder: Path) -> None:
     torch.save([1, 2], folder / "pytorch_model.bin")
     with pytest.raises(ModelError, match="does not hold a table of tensors"):
         load_model(folder, allow_pickle=True)
+
+
+def test_loading_a_model_does_not_load_the_compiler(folder: Path) -> None:
+    """It takes seconds, and no command that only uses a model needs it."""
+    code = (
+        "import sys, unmask.checkpoint as c; c.load_model(sys.argv[1]); print('torch._dynamo' in sys.modules)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "False"

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from unmask.config import ModelConfig
 from unmask.errors import ModelError
@@ -62,7 +63,7 @@ def assemble(
     asked = heads is not None
     if heads is None:
         heads = _detect_heads(config, family, found, own, promised)
-    with torch.device("meta"):
+    with torch.device("meta"), _Undrawn():
         model = Model(config, heads)
     state: dict[str, Tensor] = {}
     used: set[str] = set()
@@ -111,6 +112,18 @@ def disassemble(model: Model) -> tuple[str, dict[str, Tensor], dict[str, Tensor]
     return architecture, tensors, own
 
 
+class _Undrawn(TorchFunctionMode):
+    """No random numbers for weights without memory: torch would load its compiler to draw them, for seconds."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        given = dict(kwargs or {})
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return given["tensor"] if "tensor" in given else args[0]
+        return func(*args, **given)
+
+
 def _normalised(tensors: Tensors, family: Family, untied: bool) -> dict[str, Tensor]:
     """The family's tensors under today's names and without prefix."""
     found: dict[str, Tensor] = {}
@@ -135,7 +148,7 @@ def _detect_heads(
     for head in sorted(HEADS, key=lambda head: head not in heads):
         if head in ("classify", "tag") and not config.labels:
             continue
-        with torch.device("meta"):
+        with torch.device("meta"), _Undrawn():
             made = nn.ModuleDict({part: build_head(part, config) for part in with_pooler(config, [head])})
         shapes = {
             part: parameter.shape
