@@ -113,7 +113,7 @@ def disassemble(model: Model) -> tuple[str, dict[str, Tensor], dict[str, Tensor]
 
 
 class _Undrawn(TorchFunctionMode):
-    """No random numbers for weights without memory: torch would load its compiler to draw them, for seconds."""
+    """No random numbers for weights without memory: torch would load its compiler to draw them."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
