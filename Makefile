@@ -32,7 +32,8 @@ check: $(READY) ## Lint, format and types, without changing anything
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-fix: $(READY) ## Mend what lint and format can mend by themselves
+fix: $(READY) ## Mend what lint and format can mend by themselves, and write the reference anew
+	$(BIN)/python tools/reference.py
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 

@@ -40,6 +40,7 @@ WORK = ".work"
 CHUNK_CHARS = 4_000_000
 BATCH_BYTES = 8_000_000
 SHARES_PER_CORE = 4
+_LITTLE = 4_000_000  # characters that are encoded before processes would have started
 _SETTINGS = ("text", "prepare", "tokenizer")
 _LASTING = ("sources", *_SETTINGS)
 
@@ -90,7 +91,7 @@ def prepare(
             _clear(work)  # standard input cannot be read twice
         _start(work, {key: plan[key] for key in _SETTINGS})
         batches = file_batches(sources)
-        _make_parts(work, batches, tokenizer, recipe, workers or cores(), job, progress)
+        _make_parts(work, batches, tokenizer, recipe, workers or _workers(batches), job, progress)
         if job.of > 1:
             return {"parts": len(list((work / "parts").glob("*.safetensors"))), "job": asdict(job)}
         parts, empty = parts_in_order(work / "parts", batches)
@@ -258,6 +259,11 @@ def _start(work: Path, plan: dict[str, Any]) -> None:
             f"{work.parent} holds an unfinished corpus made with other settings "
             f"({', '.join(what)} differ): finish that one, or delete {work} to start anew"
         )
+
+
+def _workers(batches: Sequence["FileBatch"]) -> int:
+    """A process per core, or this one alone for a little text."""
+    return 1 if 0 < sum(batch.expected_chars for batch in batches) < _LITTLE else cores()
 
 
 def _make_parts(
