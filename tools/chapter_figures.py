@@ -79,7 +79,7 @@ def figures(pages: list[Space], words: dict[str, str]) -> dict[str, Chart]:
             "q ∝ pᵅ", words["share"], {f"α = {alpha}": shares for alpha, shares in second["shares"].items()}
         ),
         "descent": _curves(words, "descent", "root", _roots(third["descents"])),
-        "rates": _curves(words, "rates", "loss", third["curves"]),
+        "rates": _curves(words, "rates", "loss", _cut_off(third["curves"])),
         "schedules": _curves(words, "schedules", "highest", third["shapes"]),
         "banco": _uses(fourth, words),
         "causal-weights": heat_map(
@@ -107,6 +107,11 @@ def _roots(series: dict[str, list[float]]) -> dict[str, list[float]]:
     return {name: [value**0.5 for value in values] for name, values in series.items()}
 
 
+def _cut_off(series: dict[float, list[float]]) -> dict[float, list[float]]:
+    """Losses of which some leave the picture."""
+    return {name: [min(value, 10.0) for value in values] for name, values in series.items()}
+
+
 def _uses(page: Space, words: dict[str, str]) -> Chart:
     """Every use of banco at the top layer, along the two widest directions."""
     vectors = {
@@ -128,7 +133,7 @@ def _uses(page: Space, words: dict[str, str]) -> Chart:
 EN = {
     "True": "Causal", "False": "Bidirectional", "moved": "how much an input (column) moves an output (row)",
     "share": "share of each language", "descent": "A valley", "root": "root of the loss",
-    "rates": "Learning rates", "loss": "loss", "schedules": "Schedules",
+    "rates": "Learning rates", "loss": "loss, cut off at 10", "schedules": "Schedules",
     "highest": "share of the highest rate",
     "uses": "uses, by their two widest directions", "money": "money", "garden": "garden",
     "step": "step", "causal": "Five tokens", "weight": "weight that a token (row) gives to another (column)",
@@ -136,7 +141,7 @@ EN = {
 PT = {
     "True": "Causal", "False": "Bidirecional", "moved": "quanto uma entrada (coluna) move uma saída (linha)",
     "share": "parte de cada língua", "descent": "Um vale", "root": "raiz da perda",
-    "rates": "Taxas de aprendizagem", "loss": "perda", "schedules": "Formas",
+    "rates": "Taxas de aprendizagem", "loss": "perda, cortada em 10", "schedules": "Formas",
     "highest": "parte da taxa mais alta",
     "uses": "usos, pelas duas direções mais largas", "money": "dinheiro", "garden": "jardim",
     "step": "passo", "causal": "Cinco tokens", "weight": "peso que um token (linha) dá a outro (coluna)",
@@ -151,7 +156,8 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
                 write_outputs(page, [printed for _, printed in run(page, space)])
         for name, chart in figures(spaces, words).items():
-            (FIGURES / f"{name}{ending}.svg").write_text(chart.svg + "\n", "utf-8")
+            sized = chart.svg.replace("<svg ", f'<svg width="{chart.width:g}" height="{chart.height:g}" ', 1)
+            (FIGURES / f"{name}{ending}.svg").write_text(sized + "\n", "utf-8")
 
 
 if __name__ == "__main__":
