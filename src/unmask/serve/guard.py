@@ -5,6 +5,7 @@ It stands before the routes, so that nothing of a refused request is parsed.
 
 import asyncio
 import hmac
+import ipaddress
 import json
 import sys
 import time
@@ -24,7 +25,6 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 Log = Literal["off", "requests", "texts"]
 """What is logged: nothing but faults, a line per request, or also what was asked."""
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _OPEN = ("/", "/health", "/ping", "/info")
 _DRAINED, _DRAIN_SECONDS = 8, 2.0
 """A body too large is read on, up to so many times the limit, so that its client hears why it is refused."""
@@ -85,7 +85,7 @@ class Guard:
         key = self.site.key
         if key is None:
             host = headers.get(b"host", b"").decode("latin-1")
-            if _name(host) not in LOOPBACK:
+            if not is_loopback(_name(host)):
                 raise ApiError(403, "host", "without a key this server answers to localhost only")
             return
         given = headers.get(b"authorization", b"")
@@ -196,6 +196,14 @@ class _Reply:
             own |= {f"x-{name}-time": f"{1000 * seconds:.1f}" for name, seconds in times.items()}
             own |= {"x-compute-tokens": str(told.tokens)}
         return [(name.encode(), value.encode()) for name, value in own.items()]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address is this machine's own."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _name(host: str) -> str:

@@ -1,7 +1,6 @@
 """Start, serve, and end in good order."""
 
 import asyncio
-import ipaddress
 import os
 import signal
 import socket
@@ -16,9 +15,10 @@ import uvicorn
 from unmask.errors import ConfigError
 from unmask.serve.app import create_app
 from unmask.serve.batcher import Batcher
-from unmask.serve.guard import LOOPBACK, Log
+from unmask.serve.guard import Log, is_loopback
 from unmask.serve.metrics import Measures
 from unmask.serve.models import Served, load_models
+from unmask.serve.protocol import BoundedProtocol
 from unmask.serve.site import Limits, Site
 
 _CONNECTIONS = 4096
@@ -75,14 +75,6 @@ def check_settings(settings: Settings) -> None:
         raise ConfigError("the key should have at least 16 characters, all of them ASCII")
     if settings.runs is not None and not settings.runs.is_dir():
         raise ConfigError(f"--runs: {settings.runs} is no folder")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host in LOOPBACK
 
 
 @contextmanager
@@ -148,7 +140,9 @@ class _Server(uvicorn.Server):
 def _run(site: Site, settings: Settings, listening: socket.socket, ready: Callable[[], None]) -> None:
     config = uvicorn.Config(
         create_app(site, settings.origins, settings.log),
+        http=BoundedProtocol,
         log_config=None,
+        log_level="error",
         access_log=False,
         server_header=False,
         timeout_keep_alive=75,
