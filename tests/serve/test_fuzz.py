@@ -54,7 +54,8 @@ def test_malformed_bodies_are_told_what_is_wrong(client: httpx.Client, path: str
             assert "Traceback" not in message
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
         refused = client.post(path, content=b'{"inputs": "[MASK]"}', headers={"content-type": kind})
-        assert 400 <= refused.status_code < 500
+        assert refused.status_code == 422
+        assert "content-type: application/json" in refused.text
     assert client.get("/health").status_code == 200
 
 

@@ -12,9 +12,11 @@ import pytest
 
 from unmask.errors import ConfigError
 from unmask.predict.predictor import Predictor
+from unmask.serve import site as site_module
 from unmask.serve import work
 from unmask.serve.app import create_app
 from unmask.serve.models import Served
+from unmask.serve.routes import analysis
 from unmask.serve.server import Settings, check_settings, open_site
 from unmask.serve.site import Limits, Site
 
@@ -70,9 +72,9 @@ def test_without_the_key_only_the_page_and_its_state_are_shown(opened: Open) -> 
 
 def test_without_a_key_only_the_names_of_this_machine_are_answered(opened: Open) -> None:
     client = opened()
-    for host in ("localhost", "127.0.0.1:99", "[::1]:8000", "LOCALHOST:1"):
+    for host in ("localhost", "127.0.0.1:99", "[::1]:8000", "LOCALHOST:1", "127.0.0.2"):
         assert get(client, "/health", headers={"host": host}).status_code == 200, host
-    for host in ("evil.example", "localhost.evil.example:8000", "", "127.0.0.1.nip.example"):
+    for host in ("evil.example", "localhost.evil.example:8000", "", "127.0.0.1.nip.example", "192.0.2.1"):
         assert get(client, "/health", headers={"host": host}).status_code == 403, host
     assert get(opened(key=KEY), "/health", headers={"host": "models.example"}).status_code == 200
 
@@ -119,6 +121,40 @@ def test_limits_of_texts_and_tokens_are_named(opened: Open) -> None:
     assert (split.status_code, "at most 100" in split.json()["error"]) == (413, True)
     empty = get(client, "/embed", "POST", json={"inputs": []})
     assert (empty.status_code, empty.json()["error_type"]) == (400, "empty")
+
+
+def test_large_answers_and_long_readings_are_refused_at_once(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = opened()
+
+    def refused(path: str, **body: Any) -> str:
+        answer = get(client, path, "POST", json=body)
+        assert answer.status_code == 413, answer.text
+        return str(answer.json()["error"])
+
+    targets = {"targets": [f"{number}" for number in range(10_001)]}
+    assert "10001 candidates" in refused("/fill-mask", inputs="[MASK]", parameters=targets)
+    rivers = "rio " * 60
+    assert "at most 1000" in refused("/senses", word="rio", inputs=[rivers] * 20)
+    assert "sentences rather than" in refused("/senses", word="rio", inputs=["a" * 100_000 + rivers])
+    monkeypatch.setattr(site_module, "_LONG", 1000)
+    few = {"targets": [*"abcdefgh"]}
+    assert "characters" in refused("/fill-mask", inputs="[MASK] " + "rio " * 40, parameters=few)
+    monkeypatch.setattr(analysis, "_COSINES", 30)
+    assert "pairs of words" in refused("/words", inputs=["o rio subiu e subiu", "o gato dorme"])
+    monkeypatch.setattr(analysis, "_WEIGHTS", 12 * 11**2)
+    assert "at most 11," in refused("/attention", inputs=rivers)
+    assert get(client, "/attention", "POST", json={"inputs": "o rio"}).status_code == 200
+
+
+def test_attention_waits_as_what_it_is_large(opened: Open) -> None:
+    client = opened()
+    short, long = (
+        get(client, "/attention", "POST", json={"inputs": "o " * count}).headers["x-compute-tokens"]
+        for count in (3, 100)
+    )
+    assert (int(short), int(long)) == (5, 12 * 102**2 // 256)
 
 
 def test_time_over_is_said_and_the_rest_dropped(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,9 @@ async def _user_error(request: Request, error: Exception) -> Response:
 
 
 async def _invalid(request: Request, error: Any) -> Response:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if request.method == "POST" and not kind.endswith(("/json", "+json")):
+        return _told(request, invalid("send JSON, with the header content-type: application/json"))
     return _told(request, invalid(first_problem(error.errors())))
 
 

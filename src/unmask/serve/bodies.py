@@ -93,7 +93,7 @@ class FillParameters(BaseModel):
     """How many candidates, and the only ones allowed."""
 
     top_k: Top = 5
-    targets: list[str] | None = None
+    targets: list[Annotated[str, Field(max_length=100)]] | None = None
 
 
 class FillBody(Body):

@@ -18,6 +18,8 @@ from unmask.serve.models import Served
 Result = TypeVar("Result")
 _SHORT = 20_000
 """Fewer characters are read at once; more would hold up other requests, so a thread reads them."""
+_LONG = 5_000_000
+"""More are not read for one request, where a text is read for each of many words."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,14 @@ class Site:
             raise too_large(
                 f"this would take {cost} tokens: at most {self.limits.tokens} go in a request, "
                 "so send shorter texts, or fewer at a time"
+            )
+
+    def check_size(self, size: int) -> None:
+        """An error if a request would have too many characters read, counted each time that they are."""
+        if size > _LONG:
+            raise too_large(
+                f"{size} characters would be read, counted for each word: at most {_LONG} are; "
+                "send sentences rather than whole documents, or fewer words"
             )
 
     async def read(self, size: int, function: Callable[..., Result], *values: Any) -> Result:

@@ -40,17 +40,22 @@ _DECODED = 100
 
 async def fill_mask(site: Site, served: Served, body: FillBody) -> list[Any]:
     """Candidates of each mask by itself; of one mask the list alone."""
-    texts = [with_own_mask(text, served.predictor.tokenizer) for text in as_list(body.inputs)]
+    asked, tokenizer = body.parameters, served.predictor.tokenizer
+    texts = [with_own_mask(text, tokenizer) for text in as_list(body.inputs)]
     costs = await site.fitting(served, texts)
-    asked = body.parameters
-    jobs = await site.read(
-        sum(map(len, texts)), lambda: [_masks(served, text, asked.top_k, asked.targets) for text in texts]
-    )
-    candidates = sum(len(job.places) * job.top for job in jobs)
+    # Each word that is allowed is read in the place of each mask; repeated ones are read once.
+    words = None if asked.targets is None else list(dict.fromkeys(asked.targets))
+    masks = [text.count(tokenizer.mask_token) for text in texts]
+    candidates = sum(masks) * (asked.top_k if words is None else len(words))
     if candidates > _CANDIDATES:
-        raise too_large(f"{candidates} candidates are too many: at most {_CANDIDATES} go in an answer")
+        raise too_large(f"{candidates} candidates are too many: at most {_CANDIDATES} go in a request")
+    size = sum(
+        len(text) * (count * len(words) if words else 1) for text, count in zip(texts, masks, strict=True)
+    )
+    if words:
+        site.check_size(size)
+    jobs = await site.read(size, lambda: [_masks(served, text, asked.top_k, words) for text in texts])
     found = await site.compute(served, work.fill, jobs, costs)
-    tokenizer = served.predictor.tokenizer
     bodies = await site.read(
         candidates * _DECODED,
         lambda: [_filled(tokenizer, job, each) for job, each in zip(jobs, found, strict=True)],

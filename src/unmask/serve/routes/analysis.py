@@ -1,16 +1,19 @@
 """What a model sees in a text: likelihood, words compared, attention, what decided a word."""
 
 import base64
+import math
 from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from fastapi import APIRouter, Response
 
 from unmask.analyse.attention import AttentionMaps
+from unmask.analyse.senses import Senses
 from unmask.analyse.uses import find_uses, forms_of
 from unmask.predict import Score
-from unmask.predict.inputs import as_list
+from unmask.predict.inputs import as_list, with_own_mask
 from unmask.serve import work
 from unmask.serve.bodies import AttentionBody, AttributionBody, ScoreBody, SensesBody, WordsBody
 from unmask.serve.errors import invalid, too_large
@@ -29,7 +32,13 @@ _ATTENTION = {"tokens": [{"text": "river", "start": 4, "end": 9, "special": Fals
 _ATTRIBUTED = {"target": "river", "probability": 0.4, "completeness_error": 0.001,
                "tokens": [{"text": "rose", "start": 11, "end": 15, "score": 1.2}]}  # fmt: skip
 _WEIGHTS = 1 << 24
-"""Attention weights in one answer: 45 MB in base64."""
+"""Attention weights in one answer: 45 MB."""
+_ROLLOUT = 4
+"""Rollout is written in digits: it takes as much as some heads."""
+_WEIGHTS_PER_TOKEN = 256
+"""Weights are held until they are sent, so that they count as so many tokens in the queue."""
+_COSINES = 1 << 22
+"""Cosines of words in one answer: 45 MB."""
 _SENSES = {"uses": [{"text": "The river rose.", "start": 4, "end": 9, "x": 0.1, "y": 0.4, "sense": 0,
                     "nearest": [1]}],
            "senses": [{"name": ["stream"], "size": 1, "examples": [0]}], "silhouette": None}  # fmt: skip
@@ -60,6 +69,11 @@ def routes(site: Site) -> APIRouter:
         served = site.for_task(body.model, EMBED)
         layer = layer_of(served, body.layer)
         costs = await site.fitting(served, body.inputs)
+        if costs[0] * costs[1] > _COSINES:
+            raise too_large(
+                f"texts of {costs[0]} and {costs[1]} tokens have too many pairs of words to send: at most "
+                f"{_COSINES} go in an answer, so shorten one"
+            )
         rows = await site.compute(served, work.embed_parts, body.inputs, costs, "word", layer)
         whole, _ = await embedded(site, served, body.inputs, truncate=True)
         first, second = shaped(whole, True)
@@ -71,19 +85,16 @@ def routes(site: Site) -> APIRouter:
     async def attention(body: AttentionBody) -> Response:
         """Weights of every head (float16 in base64: layers, heads, tokens, tokens), their habits, rollout."""
         served = site.model(body.model, lambda model: not model.onnx, "attention")
-        (length,) = await site.fitting(served, [body.inputs])
-        config = served.predictor.config
-        if config.layers * config.heads * length**2 > _WEIGHTS:
-            raise too_large(f"a text of {length} tokens has too many attention weights to send: shorten it")
-        (maps,) = await site.compute(served, work.attention, [body.inputs], [length])
-        return answer(_maps(maps))
+        maps, size = await _read_attention(site, served, body.inputs)
+        return await site.read(size, lambda: answer(_maps(maps)))
 
     @router.post("/attribution", responses=documented(_ATTRIBUTED))
     async def attribution(body: AttributionBody) -> Response:
         """How much each word raised or lowered the log-probability of a word at a mask."""
         served = site.for_task(body.model, FILL)
-        (length,) = await site.fitting(served, [body.inputs])
-        asked = (body.inputs, body.mask, body.target)
+        text = with_own_mask(body.inputs, served.predictor.tokenizer)
+        (length,) = await site.fitting(served, [text])
+        asked = (text, body.mask, body.target)
         (found,) = await site.compute(served, work.attribution, [asked], [_STEPS * length])
         names = ("target", "probability", "completeness_error")
         parts = {"tokens": [asdict(t) for t in found.tokens], "words": [asdict(w) for w in found.words]}
@@ -94,16 +105,7 @@ def routes(site: Site) -> APIRouter:
         """The uses of a word in some texts, on a map and grouped into senses."""
         served = site.for_task(body.model, EMBED)
         layer = layer_of(served, body.layer)
-        lengths = await site.lengths(served, body.inputs)
-        uses, cost = [], 0
-        for text, length in zip(body.inputs, lengths, strict=True):
-            found = list(find_uses([text], forms_of(body.word)))
-            uses += found
-            cost += _READINGS * len(found) * min(length, served.longest)
-        if len(uses) > _USES:
-            raise too_large(f"{len(uses)} uses of the word are too many: at most {_USES} are compared")
-        asked = work.Uses(body.word, uses, body.senses, layer)
-        (senses,) = await site.compute(served, work.senses, [asked], [cost])
+        senses = await _find_senses(site, served, body, layer)
         return answer(
             {
                 "uses": [asdict(use) for use in senses.uses],
@@ -125,6 +127,40 @@ def layer_of(served: Served, layer: int | None) -> int:
     return layer
 
 
+async def _read_attention(site: Site, served: Served, text: str) -> tuple[AttentionMaps, int]:
+    """What every head looks at, and the size of the answer that says it, in weights."""
+    text = with_own_mask(text, served.predictor.tokenizer)
+    (length,) = await site.fitting(served, [text])
+    config = served.predictor.config
+    heads = config.layers * config.heads + _ROLLOUT
+    if length > (longest := math.isqrt(_WEIGHTS // heads)):
+        raise too_large(
+            f"a text of {length} tokens has too many attention weights to send: {served.name} shows those of "
+            f"at most {longest}, so shorten it"
+        )
+    size = heads * length**2
+    cost = max(length, size // _WEIGHTS_PER_TOKEN)
+    (maps,) = await site.compute(served, work.attention, [text], [cost])
+    return maps, size
+
+
+async def _find_senses(site: Site, served: Served, body: SensesBody, layer: int) -> Senses:
+    (word,) = forms = forms_of(body.word)
+    lengths = await site.lengths(served, body.inputs)
+    uses = list(islice(find_uses(body.inputs, forms), _USES + 1))
+    if not uses:
+        raise invalid(f"there is no {word} in the texts: check the spelling, or send other texts")
+    if len(uses) > _USES:
+        raise too_large(f"there are too many uses of {word}: at most {_USES} are compared")
+    site.check_size(sum(len(use.text) for use in uses))
+    tokens = dict(zip(body.inputs, lengths, strict=True))
+    cost = sum(_READINGS * min(tokens[use.text], served.longest) for use in uses)
+    asked = work.Uses(word, uses, body.senses, layer)
+    (senses,) = await site.compute(served, work.senses, [asked], [cost])
+    found: Senses = senses
+    return found
+
+
 def _maps(maps: AttentionMaps) -> dict[str, Any]:
     layers, heads = maps.weights.shape[:2]
     packed = base64.b64encode(maps.weights.astype("<f2").tobytes()).decode()
@@ -140,7 +176,7 @@ def _maps(maps: AttentionMaps) -> dict[str, Any]:
             [{name: getattr(head, name) for name in shared} | {"self": head.itself} for head in block]
             for block in maps.heads
         ],
-        "rollout": maps.rollout,
+        "rollout": maps.rollout.astype(np.float32),
     }
 
 
