@@ -46,7 +46,7 @@ def predictors(folders: dict[str, Path]) -> dict[str, Predictor]:
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that is over and one that trains."""
+    """A run that is over, one that trains, a fine-tuned folder, and two that are damaged."""
     root = tmp_path_factory.mktemp("runs")
     for name in ("over", "training"):
         (root / name).mkdir()
@@ -54,6 +54,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / name / "metrics.jsonl").write_text("".join(lines))
     (root / "over" / "model").mkdir()
     (root / "over" / "model" / "config.json").write_text("{}")
+    for name in ("tuned", "damaged", "unreadable"):
+        (root / name).mkdir()
+    records = ['{"step": 1, "split": "train"}\n', '{"step": 2, "split": "train"}\n']
+    (root / "tuned" / "metrics.jsonl").write_text("".join(records))
+    (root / "tuned" / "config.json").write_text("{}")
+    (root / "damaged" / "metrics.jsonl").write_text(records[0] + "{}\n" + records[1])
+    (root / "unreadable" / "metrics.jsonl").write_bytes(b"\xff\xfe\n")
     return root
 
 

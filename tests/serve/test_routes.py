@@ -3,12 +3,14 @@
 import base64
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 
+from unmask.files import write_atomic
 from unmask.predict import Answerer, Classifier, MaskedLM, Tagger
 from unmask.predict.predictor import Predictor
 
@@ -62,9 +64,10 @@ def test_models_and_info_say_what_is_loaded(client: httpx.Client) -> None:
     assert first == {
         "name": "lm", "task": "fill-mask", "tasks": ["fill-mask", "feature-extraction"], "family": "bert",
         "layers": 2, "heads": 4, "width": 32, "max_length": 128, "vocab_size": 180, "mask_token": "[MASK]",
-        "labels": None,
+        "labels": None, "pairs": False, "onnx": False,
     }  # fmt: skip
     assert topics["labels"] == ["weather", "animals", "sea"]
+    assert topics["pairs"] is None
     assert info["limits"] == {"body_bytes": 2_000_000, "texts": 2048, "tokens": 262_144}
     assert (info["runs"], info["key_needed"], info["model_id"]) == (True, False, "lm")
     assert client.get("/health").json() == {"status": "ready"}
@@ -220,6 +223,9 @@ def test_senses(ask: Ask, client: httpx.Client) -> None:
     assert isinstance(found["silhouette"], float)
     missing = client.post("/senses", json={"word": "casa", "inputs": some})
     assert (missing.status_code, "no casa" in missing.json()["error"]) == (422, True)
+    assert "--" not in missing.json()["error"]  # no options of a command
+    spaced = ask("/senses", model="lm", word=" rio ", inputs=some, senses=2)
+    assert spaced["uses"] == found["uses"]
     assert client.post("/senses", json={"word": "rio", "inputs": some, "senses": 9}).status_code == 422
 
 
@@ -238,13 +244,38 @@ def test_tokens_and_back(ask: Ask, predictors: Predictors) -> None:
 def test_runs(client: httpx.Client) -> None:
     listed = {run["name"]: run for run in client.get("/runs").json()}
     assert {name: (run["steps"], run["done"]) for name, run in listed.items()} == {
-        "over": (3, True), "training": (3, False)
+        "over": (3, True), "tuned": (2, True), "training": (3, False), "damaged": (1, False),
+        "unreadable": (0, False),
     }  # fmt: skip
-    run = client.get("/runs/training", params={"after": 1}).json()
-    assert [record["step"] for record in run["records"]] == [2, 3]
-    assert not run["done"]
+    run = client.get("/runs/training").json()
+    assert [record["step"] for record in run["records"]] == [1, 2, 3]
+    assert (run["whole"], run["done"]) == (True, False)
+    assert client.get("/runs/tuned").json()["done"]
+    for name in ("damaged", "unreadable"):
+        refused = client.get(f"/runs/{name}")
+        assert (refused.status_code, "metrics.jsonl" in refused.json()["error"]) == (422, True)
     for name in ("none", "%2e%2e", "%2e%2e%2fover", "over%2fmodel"):
         assert client.get(f"/runs/{name}").status_code == 404
+
+
+def test_a_run_is_told_once_and_anew_when_it_goes_back(client: httpx.Client, runs: Path) -> None:
+    def look(after: str) -> tuple[list[int], bool, str]:
+        told = client.get("/runs/training", params={"after": after}).json()
+        return [record["step"] for record in told["records"]], told["whole"], told["next"]
+
+    metrics = runs / "training" / "metrics.jsonl"
+    before = metrics.read_text()
+    _, _, place = look("")
+    with metrics.open("a") as file:
+        file.write('{"step": 3, "split": "valid", "loss": 1}\n{"step": 4, "split"')
+    steps, whole, place = look(place)
+    assert (steps, whole) == ([3], False)
+    assert look(place)[0] == []
+    write_atomic(metrics, before)  # as a run does that goes on from a checkpoint
+    assert look(place)[:2] == ([1, 2, 3], True)
+    number = look("")[2].partition("-")[0]
+    for odd in ("x", "-", "7-7", f"{number}-99", f"{number}-x", f"{number}-²", "9" * 400):
+        assert look(odd)[:2] == ([1, 2, 3], True), odd
 
 
 def test_long_texts_are_refused_with_the_limit_or_cut_off_if_asked(client: httpx.Client, ask: Ask) -> None:

@@ -52,7 +52,16 @@ class Served:
             "vocab_size": self.predictor.tokenizer.vocab_size,
             "mask_token": self.predictor.tokenizer.mask_token,
             "labels": list(config.labels) or None,
+            "pairs": self.pairs,
+            "onnx": self.onnx,
         }
+
+    @property
+    def pairs(self) -> bool | None:
+        """Whether it was taught to judge pairs of texts; None where its folder does not say."""
+        if not isinstance(self.predictor, Classifier):
+            return False
+        return True if self.predictor.settings.name == "pair" else None
 
     @property
     def dtype(self) -> str:

@@ -1,6 +1,8 @@
 """The server about itself: what is loaded, whether it is well, its numbers, training runs, the page."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ from fastapi import APIRouter, Response
 from fastapi.responses import FileResponse, RedirectResponse
 
 from unmask import __version__
+from unmask.errors import InputError, UserError
 from unmask.runs import METRICS, read_metrics
 from unmask.serve.errors import ApiError
 from unmask.serve.metrics import CONTENT_TYPE
@@ -16,6 +19,7 @@ from unmask.serve.routes import answer, documented
 from unmask.serve.site import Site, record
 
 STUDIO = Path(__file__).parents[1] / "studio"
+_RUN = {"name": "mini-en", "records": [], "whole": True, "next": "7340-120", "done": True}
 _NO_RUNS = "no folder of runs was named: start the server with --runs DIR"
 
 
@@ -64,14 +68,16 @@ def routes(site: Site) -> APIRouter:
         """The training runs in the folder named at the start."""
         return answer(await asyncio.to_thread(_listed, site.runs))
 
-    @router.get("/runs/{name}", responses=documented({"name": "mini-en", "records": [], "done": True}))
-    async def run(name: str, after: int = -1) -> Response:
-        """What a run has measured after a step."""
+    @router.get("/runs/{name}", responses=documented(_RUN))
+    async def run(name: str, after: str = "") -> Response:
+        """What a run has measured; `after`, the `next` of an earlier answer, leaves out what that one had.
+
+        `whole` says that nothing was left out: a run that went back to a checkpoint is told from its start.
+        """
         folder = (await asyncio.to_thread(_folders, site.runs)).get(name)
         if folder is None:
             raise ApiError(404, "not_found", "there is no such run")
-        records = await asyncio.to_thread(lambda: [r for r in read_metrics(folder) if r["step"] > after])
-        return answer({"name": name, "records": records, "done": _done(folder)})
+        return answer({"name": name, **await asyncio.to_thread(_measured, folder, after)})
 
     return router
 
@@ -109,12 +115,42 @@ def _folders(runs: Path | None) -> dict[str, Path]:
 def _listed(runs: Path | None) -> list[dict[str, Any]]:
     found = []
     for name, folder in _folders(runs).items():
-        steps = max((record["step"] for record in read_metrics(folder)), default=0)
-        updated = (folder / METRICS).stat().st_mtime
-        found.append({"name": name, "steps": steps, "updated": updated, "done": _done(folder)})
+        steps = 0
+        with suppress(UserError):  # a damaged line hides no other run; the run itself tells of it
+            for each in _records(folder):
+                steps = max(steps, each["step"])
+        with suppress(FileNotFoundError):  # it was deleted just now
+            updated = (folder / METRICS).stat().st_mtime
+            found.append({"name": name, "steps": steps, "updated": updated, "done": _done(folder)})
     return found
 
 
+def _measured(run: Path, after: str) -> dict[str, Any]:
+    """The records after those that a client has. A file that is written anew has another number."""
+    done, number = _done(run), _number(run)  # asked first, so that nothing written meanwhile is missed
+    records = list(_records(run))
+    file, _, count = after.partition("-")
+    known = int(count) if file == str(number) and count.isdecimal() else 0
+    if known > len(records):
+        known = 0
+    told = {"records": records[known:], "whole": not known, "next": f"{number}-{len(records)}"}
+    return {**told, "done": done}
+
+
+def _number(run: Path) -> int:
+    try:
+        return (run / METRICS).stat().st_ino
+    except OSError:
+        raise ApiError(404, "not_found", "there is no such run") from None
+
+
+def _records(run: Path) -> Iterator[dict[str, Any]]:
+    try:
+        yield from read_metrics(run)
+    except (OSError, UnicodeDecodeError):
+        raise InputError(f"{METRICS} of {run.name} cannot be read") from None
+
+
 def _done(run: Path) -> bool:
-    """A run writes its model when it is over."""
-    return (run / "model" / "config.json").is_file()
+    """A run writes its model when it is over, in a folder of its own or, fine-tuned, beside its metrics."""
+    return any((run / model / "config.json").is_file() for model in ("model", "."))

@@ -3,9 +3,12 @@
 import { div, field, h, select } from "./dom.js";
 import { number, t } from "./i18n.js";
 
-/** Models that can do one of the tasks; without tasks, all that have a network to look into. */
+/** Models that can do one of the tasks. */
 export const able = (info, ...tasks) =>
-  info.models.filter((model) => !tasks.length || tasks.some((task) => model.tasks.includes(task)));
+  info.models.filter((model) => tasks.some((task) => model.tasks.includes(task)));
+
+/** Models with a network to look into; a graph shows only what comes out of it. */
+export const inspectable = (info) => info.models.filter((model) => !model.onnx);
 
 /** The model of that name among `models`, else the first. */
 export const named = (models, name) => models.find((model) => model.name === name) ?? models[0];
@@ -46,8 +49,9 @@ export function emptyCard(words) {
   return div("card empty", h("p", {}, words));
 }
 
-/** A choice of the layer whose vectors are compared; "" leaves it to the server. */
+/** A choice of the layer whose vectors are compared; "" leaves it to the server. Graphs have the last alone. */
 export function layerField(model, chosen, change) {
+  if (model.onnx) return null;
   const numbers = Array.from({ length: model.layers + 1 }, (_, layer) => String(layer));
   const names = numbers.map((layer) => [
     layer,

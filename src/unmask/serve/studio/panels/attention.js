@@ -4,7 +4,7 @@ import { post } from "../api.js";
 import { area, debounce, div, field, fill, h, note, segmented, select } from "../dom.js";
 import { headGrid, MEASURES } from "../heads.js";
 import { decimal, t } from "../i18n.js";
-import { able, modelField, named, emptyCard } from "../models.js";
+import { emptyCard, inspectable, modelField, named } from "../models.js";
 import { overText } from "../overtext.js";
 import { status } from "../status.js";
 import { readWeights } from "../weights.js";
@@ -14,7 +14,7 @@ const SHOWN = ["picture", ...MEASURES];
 const WAYS = ["from", "to"];
 
 export function mount(root, { info, params, save, announce }) {
-  const models = able(info);
+  const models = inspectable(info);
   if (!models.length) return void fill(root, emptyCard(t("attention.none")));
   const chosen = {
     model: named(models, params.get("model")),
@@ -37,11 +37,12 @@ export function mount(root, { info, params, save, announce }) {
       work.stop();
       return void fill(results, note(t("attention.empty")));
     }
-    const body = { model: chosen.model.name, inputs: text.value };
+    const asked = text.value; // what is typed meanwhile is another text
+    const body = { model: chosen.model.name, inputs: asked };
     const answer = await work.run((signal) => post("/attention", body, signal));
     if (!answer) return;
     closeView();
-    const view = attentionView(text.value, answer, chosen, keep, announce);
+    const view = attentionView(asked, answer, chosen, keep, announce);
     closeView = view.close;
     fill(results, view.box);
     view.draw();

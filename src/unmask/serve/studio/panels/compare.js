@@ -44,7 +44,7 @@ export function mount(root, { info, params, save }) {
       return void fill(form, note(t("compare.nothing")));
     }
     if (!shared.includes(task)) task = shared[0];
-    inputs = task === FILL ? fillInputs(given, soon) : taskInputs(task, given, soon);
+    inputs = task === FILL ? fillInputs(given, soon) : taskInputs(task, pair, given, soon);
     const choice =
       shared.length > 1 &&
       segmented(
@@ -62,7 +62,7 @@ export function mount(root, { info, params, save }) {
 
   function ask() {
     save({ a: pair[0].name, b: pair[1].name, task, ...inputs.values() });
-    if (!inputs.complete()) return;
+    if (!inputs.complete()) return sides.forEach(({ work }) => work.stop());
     const run = task === FILL ? fillAndScore : runTask;
     sides.forEach(async ({ work, result }, side) => {
       const shown = await work.run((signal) => run(pair[side], task, inputs.values(), signal));

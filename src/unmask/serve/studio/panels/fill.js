@@ -26,6 +26,7 @@ export function mount(root, { info, params, save, announce }) {
   function hideWords(chosen) {
     words.show(text.value, chosen);
     why.clear();
+    work.stop(); // an answer about the words as they were would be shown beside others
     work.outdate(true);
     soon();
   }

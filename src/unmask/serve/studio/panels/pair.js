@@ -71,8 +71,9 @@ export function mountPair(root, { models, params, save, announce }) {
 }
 
 function view(inputs, { words, similarity, sentence }) {
-  const lowest = Math.min(0, ...similarity.flat());
-  const highest = Math.max(lowest + 1e-9, ...similarity.flat());
+  const cells = similarity.flat(); // too many to be arguments of Math.min
+  const lowest = cells.reduce((a, b) => Math.min(a, b), 0);
+  const highest = cells.reduce((a, b) => Math.max(a, b), lowest + 1e-9);
   const strength = (value) => Math.max(0, (value - lowest) / (highest - lowest)) ** 2;
   const column = (index) => similarity.map((row) => row[index]);
   const sides = [0, 1].map((side) => wordRow(inputs[side], words[side], (index) => point(side, index)));

@@ -20,6 +20,7 @@ export function mount(root, { info, params, save, announce }) {
   const charts = div("charts");
   let chosen = params.get("run");
   let records = [];
+  let next = ""; // where the records that we have end
   let timer = 0;
 
   async function start() {
@@ -35,15 +36,14 @@ export function mount(root, { info, params, save, announce }) {
   function open(name) {
     clearTimeout(timer);
     chosen = name;
-    records = [];
+    next = "";
     save({ run: name });
     fill(charts);
     look(true);
   }
 
   async function look(first = false) {
-    const after = records.at(-1)?.step ?? -1;
-    const ask = (signal) => get(`/runs/${encodeURIComponent(chosen)}?after=${after}`, signal);
+    const ask = (signal) => get(`/runs/${encodeURIComponent(chosen)}?after=${next}`, signal);
     // later looks are silent: a line that comes and goes every two seconds says nothing
     const answer = first ? await work.run(ask) : await ask(leaving.signal).catch(() => null);
     if (leaving.signal.aborted) return;
@@ -51,8 +51,9 @@ export function mount(root, { info, params, save, announce }) {
     if (!answer?.done) timer = setTimeout(look, PAUSE);
   }
 
-  function show({ records: fresh, done }, first) {
-    records = records.concat(fresh);
+  function show({ records: fresh, whole, next: end, done }, first) {
+    records = whole ? fresh : records.concat(fresh);
+    next = end;
     if (!fresh.length && !first && !done) return;
     const last = records.at(-1);
     facts.textContent = last

@@ -23,7 +23,7 @@ export function mount(root, { info, params, save, announce }) {
     soon.cancel();
     const known = TASKS.filter((one) => model.tasks.includes(one));
     if (!known.includes(task)) task = known[0];
-    inputs = taskInputs(task, given, soon);
+    inputs = taskInputs(task, [model], given, soon);
     const choice =
       known.length > 1 &&
       segmented(
@@ -75,11 +75,12 @@ export function mount(root, { info, params, save, announce }) {
   };
 }
 
-/** The fields of a task: `box`, `values()`, `complete()`. */
-export function taskInputs(task, given, changed) {
+/** The fields of a task that models are asked to do: `box`, `values()`, `complete()`. */
+export function taskInputs(task, models, given, changed) {
   const value = (name) => given.get(name) ?? t(`tasks.${task}.${name}`);
   const text = area(value("text"), 3, 60000);
   const controls = { text };
+  const pairsOnly = models.every(({ pairs }) => pairs);
   const parts = [field(t(task === "question-answering" ? "tasks.passage" : "tasks.text"), text)];
   if (task === "question-answering") {
     controls.question = h("input", { value: value("question"), maxlength: 5000 });
@@ -87,15 +88,22 @@ export function taskInputs(task, given, changed) {
   }
   if (task === "text-classification") {
     controls.pair = h("input", { value: given.get("pair") ?? "", maxlength: 5000 });
-    const second = field(t("tasks.pair"), controls.pair, t("tasks.pair.hint"));
-    const open = Boolean(controls.pair.value);
-    parts.push(h("details", { open }, h("summary", { class: "small" }, t("tasks.pair.add")), second));
+    parts.push(pairField(controls.pair, pairsOnly));
   }
   Object.values(controls).forEach((control) => control.addEventListener("input", changed));
   const values = () =>
     Object.fromEntries(Object.entries(controls).map(([name, control]) => [name, control.value]));
-  const complete = () => ["text", "question"].every((name) => controls[name]?.value.trim() !== "");
+  const needed = ["text", "question", ...(pairsOnly ? ["pair"] : [])];
+  const complete = () => needed.every((name) => controls[name]?.value.trim() !== "");
   return { box: div("stack", parts), values, complete };
+}
+
+/** The second text: folded away unless it is given, or the models judge nothing but pairs. */
+function pairField(control, pairsOnly) {
+  if (pairsOnly) return field(t("tasks.pair"), control);
+  const open = Boolean(control.value);
+  const second = field(t("tasks.pair"), control, t("tasks.pair.hint"));
+  return h("details", { open }, h("summary", { class: "small" }, t("tasks.pair.add")), second);
 }
 
 /** Ask a model and show what it says. */
