@@ -12,6 +12,7 @@ from tests.predict.conftest import make_config, make_model, make_tokenizer
 from tests.serve.conftest import running
 
 from unmask.checkpoint import save_model
+from unmask.predict.convert import convert
 
 HEADS: dict[str, tuple[str, str, dict[str, object]]] = {
     "lm": ("wordpiece", "mlm", {}),
@@ -20,6 +21,8 @@ HEADS: dict[str, tuple[str, str, dict[str, object]]] = {
     "names": ("wordpiece", "tag", {"labels": ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")}),
     "answers": ("wordpiece", "answer", {}),
 }
+PAIRS = "pairs"  # a classifier of pairs of texts
+GRAPH = "graph"  # an ONNX graph
 WIDTHS = {"desktop": (1280, 860), "phone": (390, 844)}
 PATIENCE = 20_000  # milliseconds: the first request of a kind loads what it needs
 Open = Callable[..., Any]
@@ -29,9 +32,13 @@ def write_models(root: Path) -> list[str]:
     """A folder per head, as `name=FOLDER`."""
     tokenizers = {kind: make_tokenizer(kind) for kind in ("wordpiece", "bpe")}
     for name, (kind, head, changes) in HEADS.items():
-        config = make_config(tokenizers[kind], positions=256, **changes)
+        config = make_config(tokenizers[kind], positions=512, **changes)
         save_model(make_model(config, (head,)), root / name, tokenizers[kind], "# A card\n")
-    return [f"{name}={root / name}" for name in HEADS]
+    config = make_config(tokenizers["wordpiece"], positions=512, labels=("follows", "not"))
+    task = {"task": {"name": "pair"}}
+    save_model(make_model(config, ("classify",)), root / PAIRS, tokenizers["wordpiece"], "# A card\n", task)
+    convert(root / "lm", root / GRAPH, "onnx")
+    return [f"{name}={root / name}" for name in (*HEADS, PAIRS, GRAPH)]
 
 
 def record(step: int) -> str:

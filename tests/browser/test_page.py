@@ -124,6 +124,20 @@ def test_a_newer_request_overtakes_an_older_one(studio: str, open_page: Open) ->
     assert len(held) == 2
 
 
+def test_an_answer_about_an_older_text_is_not_shown(studio: str, open_page: Open) -> None:
+    page = open_page(f"{studio}/#fill?model=lm&text=the+black+cat")
+    held: list[Any] = []
+    page.route("**/pipeline/fill-mask", lambda route: held.append(route))
+    page.get_by_role("button", name="cat", exact=True).click()
+    page.wait_for_timeout(600)
+    assert len(held) == 1
+    page.locator("textarea").fill("the")  # there is no third word any more
+    held[0].continue_()
+    page.wait_for_timeout(1000)
+    expect(page.locator("button.word")).to_have_count(1)
+    expect(page.locator(".column")).to_have_count(0)
+
+
 def test_a_dead_server_is_told_in_words(folders: list[str], open_page: Open) -> None:
     with running(folders[0], "--quiet") as server:
         page = open_page(f"{server.url}/#fill?text=the+cat")

@@ -149,3 +149,24 @@ def test_compare_asks_two_models(studio: str, open_page: Open, locale: str, widt
         expect(sides.nth(side).locator(".surprise").first).to_be_visible()
     page.locator("select").nth(1).select_option("topics")
     expect(sides.locator("div.candidate")).to_have_count(0)
+
+
+def test_panels_offer_what_a_model_can_do(studio: str, open_page: Open) -> None:
+    page = open_page(f"{studio}/#attention?model=graph")
+    expect(page.locator("button.head canvas").first).to_be_visible()  # of another model
+    assert "graph" not in page.locator("select").first.inner_text()
+    page = open_page(f"{studio}/#meaning?view=pair&model=graph")
+    expect(page.locator(".heat").first).to_be_visible()
+    expect(page.get_by_label("Vectors from")).to_have_count(0)
+    page = open_page(f"{studio}/#tasks?model=pairs")
+    expect(page.get_by_label("Second text")).to_be_visible()
+    expect(page.locator(".candidate")).to_have_count(0)
+    page.get_by_label("Second text").fill("The soup was cold.")
+    expect(page.locator(".candidate")).to_have_count(2)
+
+
+def test_two_long_texts_are_compared(studio: str, open_page: Open) -> None:
+    text = "+".join(["o"] * 500)
+    page = open_page(f"{studio}/#meaning?view=pair&model=lm&a={text}&b={text}")
+    expect(page.locator("button.word")).to_have_count(1000)
+    expect(page.locator(".heat")).to_have_count(0)  # so many are drawn only when asked for

@@ -77,7 +77,10 @@ function view(inputs, { words, similarity, sentence }) {
   const strength = (value) => Math.max(0, (value - lowest) / (highest - lowest)) ** 2;
   const column = (index) => similarity.map((row) => row[index]);
   const sides = [0, 1].map((side) => wordRow(inputs[side], words[side], (index) => point(side, index)));
-  const table = matrix(words, similarity, strength);
+  const open = cells.length <= 400;
+  const table = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("pair.table") });
+  const drawTable = () => table.firstChild ?? fill(table, matrix(words, similarity, strength));
+  if (open) drawTable();
 
   function point(side, index) {
     const values = side === 0 ? similarity[index] : column(index);
@@ -112,9 +115,9 @@ function view(inputs, { words, similarity, sentence }) {
     ),
     h(
       "details",
-      { class: "card", open: words[0].length * words[1].length <= 400 },
+      { class: "card", open, ontoggle: drawTable },
       h("summary", {}, t("pair.table")),
-      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("pair.table") }, table),
+      table,
     ),
   );
 }
