@@ -139,8 +139,8 @@ def test_large_answers_and_long_readings_are_refused_at_once(
     assert "at most 1000" in refused("/senses", word="rio", inputs=[rivers] * 20)
     assert "sentences rather than" in refused("/senses", word="rio", inputs=["a" * 100_000 + rivers])
     monkeypatch.setattr(site_module, "_LONG", 1000)
-    few = {"targets": [*"abcdefgh"]}
-    assert "characters" in refused("/fill-mask", inputs="[MASK] " + "rio " * 40, parameters=few)
+    for few in ({"targets": [*"abcdefgh"]}, {"top_k": 8}):
+        assert "characters" in refused("/fill-mask", inputs="[MASK] " + "rio " * 40, parameters=few)
     monkeypatch.setattr(analysis, "_COSINES", 30)
     assert "pairs of words" in refused("/words", inputs=["o rio subiu e subiu", "o gato dorme"])
     monkeypatch.setattr(analysis, "_WEIGHTS", 12 * 11**2)

@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 _SHORT = 20_000
 """Fewer characters are read at once; more would hold up other requests, so a thread reads them."""
 _LONG = 5_000_000
-"""More are not read for one request, where a text is read for each of many words."""
+"""More are not read or written for one request, where a text is repeated for each of many words."""
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,10 @@ class Site:
             )
 
     def check_size(self, size: int) -> None:
-        """An error if a request would have too many characters read, counted each time that they are."""
+        """An error if a request would have too many characters read or written, counted each time."""
         if size > _LONG:
             raise too_large(
-                f"{size} characters would be read, counted for each word: at most {_LONG} are; "
+                f"{size} characters are too many, counted again for each word: at most {_LONG} go through; "
                 "send sentences rather than whole documents, or fewer words"
             )
 

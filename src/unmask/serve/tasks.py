@@ -34,8 +34,6 @@ from unmask.tokenizer import Tokenizer
 
 Floats = NDArray[np.float32]
 _CANDIDATES = 10_000
-_DECODED = 100
-"""Characters, roughly, that are decoded for a candidate."""
 
 
 async def fill_mask(site: Site, served: Served, body: FillBody) -> list[Any]:
@@ -43,22 +41,18 @@ async def fill_mask(site: Site, served: Served, body: FillBody) -> list[Any]:
     asked, tokenizer = body.parameters, served.predictor.tokenizer
     texts = [with_own_mask(text, tokenizer) for text in as_list(body.inputs)]
     costs = await site.fitting(served, texts)
-    # Each word that is allowed is read in the place of each mask; repeated ones are read once.
     words = None if asked.targets is None else list(dict.fromkeys(asked.targets))
+    each = asked.top_k if words is None else len(words)
     masks = [text.count(tokenizer.mask_token) for text in texts]
-    candidates = sum(masks) * (asked.top_k if words is None else len(words))
-    if candidates > _CANDIDATES:
-        raise too_large(f"{candidates} candidates are too many: at most {_CANDIDATES} go in a request")
-    size = sum(
-        len(text) * (count * len(words) if words else 1) for text, count in zip(texts, masks, strict=True)
-    )
-    if words:
-        site.check_size(size)
+    if sum(masks) * each > _CANDIDATES:
+        raise too_large(f"{sum(masks) * each} candidates are too many: at most {_CANDIDATES} go in a request")
+    # Each candidate is read, or written, in the place of its mask.
+    size = sum(len(text) * count * each for text, count in zip(texts, masks, strict=True))
+    site.check_size(size)
     jobs = await site.read(size, lambda: [_masks(served, text, asked.top_k, words) for text in texts])
     found = await site.compute(served, work.fill, jobs, costs)
     bodies = await site.read(
-        candidates * _DECODED,
-        lambda: [_filled(tokenizer, job, each) for job, each in zip(jobs, found, strict=True)],
+        size, lambda: [_filled(tokenizer, job, mine) for job, mine in zip(jobs, found, strict=True)]
     )
     return bodies[0] if isinstance(body.inputs, str) else bodies
 
