@@ -86,6 +86,18 @@ def test_who_does_not_finish_a_head_is_not_waited_for(sent: bytes, monkeypatch: 
     run(talk)
 
 
+def test_between_requests_a_connection_may_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.1)
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: ServerState) -> None:
+        for _ in range(3):
+            writer.write(LINE + b"\r\n")
+            assert (await reader.readuntil(b"xx")).startswith(b"HTTP/1.1 200")
+            await asyncio.sleep(0.3)
+
+    run(talk)
+
+
 def test_a_late_head_does_not_cut_off_the_answer_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.1)
 

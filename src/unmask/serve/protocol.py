@@ -14,8 +14,8 @@ STALLED_SECONDS = 30.0
 class BoundedProtocol(HttpToolsProtocol):
     """HTTP, with bounds on heads that do not end and on answers that are not read."""
 
-    _head: int | None = 0
-    """Bytes of the head so far; None while a body or an answer is under way."""
+    _head: int | None = None
+    """Bytes of the head so far; None while there is none that has begun and not ended."""
     _begins = False
     _timer: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
@@ -51,10 +51,6 @@ class BoundedProtocol(HttpToolsProtocol):
             self._timer.cancel()
             self._timer = None
         super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        self._head = 0
-        super().on_message_complete()
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -9,7 +9,7 @@ import { slicer } from "../words.js";
 
 export function mountPair(root, { models, params, save, announce }) {
   let model = named(models, params.get("model"));
-  let layer = params.get("layer") ?? "";
+  let layer = model.onnx ? "" : (params.get("layer") ?? "");
   const box = (name) => area(params.get(name) ?? t(`pair.${name}.example`), 2, 5000);
   const [a, b] = [box("a"), box("b")];
   const results = h("div");

@@ -9,7 +9,7 @@ import { status } from "../status.js";
 
 export function mountSenses(root, { models, params, save, announce }) {
   let model = named(models, params.get("model"));
-  let layer = params.get("layer") ?? "";
+  let layer = model.onnx ? "" : (params.get("layer") ?? "");
   let count = params.get("senses") ?? "";
   const word = h("input", {
     value: params.get("word") ?? t("senses.word.example"),
