@@ -162,3 +162,11 @@ def test_a_key_is_asked_for_and_panels_say_what_is_missing(folders: list[str], o
         page.get_by_role("link", name="Tasks").click()
         expect(page.locator(".empty")).to_contain_text("finetune")
     open_page.wrong[:] = [told for told in open_page.wrong if not re.search("401", told)]  # type: ignore[attr-defined]
+
+
+def test_the_bar_fits_at_every_width(studio: str, open_page: Open) -> None:
+    page = open_page(f"{studio}/#runs", locale="pt-BR")
+    settled(page, "runs")
+    for width in (360, 560, 700, 720, 900, 1080, 1100, 1199, 1240, 1250, 1264, 1270, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width

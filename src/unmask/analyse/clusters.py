@@ -83,11 +83,13 @@ def _by_chance(points: Floats, count: int, seed: int) -> float:
 
 def _k_means(points: Floats, count: int, seed: int) -> Ints:
     from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits
 
     count = min(count, len(np.unique(points.round(9), axis=0)))
     if count == 1:
         return np.zeros(len(points), np.int64)
-    found: Ints = KMeans(count, n_init=_STARTS, random_state=seed).fit_predict(points).astype(np.int64)
+    with threadpool_limits(1):  # on so few points threads only wait for each other
+        found: Ints = KMeans(count, n_init=_STARTS, random_state=seed).fit_predict(points).astype(np.int64)
     return found
 
 

@@ -56,7 +56,8 @@ export function decimal(value, digits = 2) {
 
 /** A share in per cent. */
 export function percent(share) {
-  const digits = share === 0 || share >= 0.0995 ? 0 : share >= 0.00995 ? 1 : 2;
+  const size = Math.abs(share);
+  const digits = size === 0 || size >= 0.0995 ? 0 : size >= 0.00995 ? 1 : 2;
   const shape = { style: "percent", minimumFractionDigits: digits, maximumFractionDigits: digits };
   return new Intl.NumberFormat(document.documentElement.lang, shape).format(share);
 }
