@@ -107,6 +107,12 @@ def test_two_senses_are_found(found: Senses, labelled: tuple[list[Use], list[str
         assert all(found.uses[other].sense == use.sense for other in use.nearest)
 
 
+def test_no_example_is_shown_twice(lm: MaskedLM, labelled: tuple[list[Use], list[str]]) -> None:
+    uses = [*labelled[0][:3]] * 4
+    (one,) = find_senses(lm, uses, "banco", count=1).senses
+    assert len(one.examples) == len({uses[number].text for number in one.examples}) == 3
+
+
 def test_a_sense_is_named_by_what_fits_it_and_not_the_other(found: Senses) -> None:
     by_meaning = {"muro" in sense.name: set(sense.name[:3]) for sense in found.senses}
     assert by_meaning == {True: set(SEATS), False: set(TREASURIES)}

@@ -105,7 +105,7 @@ def find_senses(
     if reason is None:
         names = typical_substitutes(model, [[plain[n] for n in numbers] for numbers in order], progress)
     senses = [
-        Sense(name, len(numbers), tuple(numbers[:_EXAMPLES]))
+        Sense(name, len(numbers), _examples(numbers, uses))
         for name, numbers in zip(names, order, strict=True)
     ]
     flat, near = flatten(points, kind, seed), _nearest(points)
@@ -115,6 +115,12 @@ def find_senses(
     ]
     notes = () if reason is None else (f"the senses have no names: {reason}",)
     return Senses(word, tuple(placed), tuple(senses), found.silhouette, layer, space, found.centres, notes)
+
+
+def _examples(numbers: Sequence[int], uses: Sequence[Use]) -> tuple[int, ...]:
+    """The first few uses, no text twice."""
+    first = {uses[number].text: number for number in reversed(numbers)}
+    return tuple(number for number in numbers if first[uses[number].text] == number)[:_EXAMPLES]
 
 
 def disambiguate(

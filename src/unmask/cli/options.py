@@ -83,7 +83,10 @@ def load_language_model(folder: str, quiet: bool = False) -> "MaskedLM":
     from unmask.predict import MaskedLM
 
     if not isinstance(model, MaskedLM):
-        raise ModelError(f"{folder} holds a {type(model).__name__.lower()}, not a language model")
+        raise ModelError(
+            f"{folder} holds a {type(model).__name__.lower()}, not a language model: "
+            "name the folder it was fine-tuned from, or another of unmask pretrain"
+        )
     return model
 
 

@@ -133,7 +133,10 @@ class Pretraining:
     def _make_validation(self) -> tuple[Validator, Clozes] | None:
         corpus, recipe = Corpus.open(self._material.corpus.folder, "valid"), self._material.recipe
         if not corpus.token_count:
-            self._progress.say("no validation: the corpus holds no text for it (prepare.valid)")
+            self._progress.say(
+                "no validation: the corpus holds no text for it; prepare it with a larger prepare.valid, "
+                "or with --documents line if every line is a document"
+            )
             return None
         counts = token_counts(self._material.corpus)
         try:
