@@ -125,6 +125,8 @@ def test_a_run_is_told_from_its_model(run: Run, folder: Folder) -> None:
         ["score", "-", "-m", "nowhere", "--method", "other"],
         ["convert", "nowhere", "there"],
         ["convert", ".", "there", "--to", "tf"],
+        ["pretrain", "tiny-doc", "-o", "run"],
+        ["pretrain", "tiny-docs", "-o", "run", "--text", "nowhere"],
     ],
 )
 def test_a_wrong_path_or_option_is_told_before_torch_is_loaded(arguments: list[str], tmp_path: Path) -> None:

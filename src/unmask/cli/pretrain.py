@@ -75,12 +75,15 @@ def pretrain(
 
     from unmask.config import load_recipe
     from unmask.text import find_sources
+
+    settings = load_recipe(recipe, changes(set_))  # before torch is loaded: a slip of the pen is told at once
+    sources = find_sources(text) if text else []
+
     from unmask.train import parallel
     from unmask.train import pretrain as run
     from unmask.train.material import Start
 
-    settings = load_recipe(recipe, changes(set_))
-    start = Start(find_sources(text) if text else [], data, base)
+    start = Start(sources, data, base)
     show = progress(quiet)
     with parallel.processes():
         first = parallel.rank() == 0
