@@ -272,7 +272,8 @@ def main() -> None:
         f"server on the same machine; each side in turn, median of {options.rounds} rounds of "
         f"{options.seconds:g} s. "
         f"Mean cosine with the vectors of {peer}: {agree}. "
-        f"Errors of unmask are texts longer than the model was published for: it refuses them with status 413, {peer} cuts them off.\n\n"
+        f"Errors of unmask are texts longer than the model was published for: it refuses "
+        f"them with status 413, {peer} cuts them off.\n\n"
     )
     head = ["load", "side", "requests/s", f"× {peer}", "p50 ms", "p95 ms", "p99 ms", "errors"]
     write_result(
