@@ -1,6 +1,6 @@
 // Which loaded models can do a thing, and choosing among them.
 
-import { div, field, h, select } from "./dom.js";
+import { div, field, fill, h, select } from "./dom.js";
 import { number, t } from "./i18n.js";
 
 /** Models that can do one of the tasks. */
@@ -49,8 +49,36 @@ export function emptyCard(words) {
   return div("card empty", h("p", {}, words));
 }
 
+/** A choice of model and of its layer, which begins anew with another model; `asked` is what requests say. */
+export function modelAndLayer(models, params, changed) {
+  let model = named(models, params.get("model"));
+  let layer = model.onnx ? "" : (params.get("layer") ?? "");
+  const layers = h("div");
+  const showLayers = () =>
+    fill(
+      layers,
+      layerField(model, layer, (chosen) => {
+        layer = chosen;
+        changed();
+      }),
+    );
+  const list = modelField(models, model, (chosen) => {
+    model = chosen;
+    layer = "";
+    showLayers();
+    changed();
+  });
+  showLayers();
+  return {
+    list,
+    layers,
+    state: () => ({ model: model.name, layer }),
+    asked: () => ({ model: model.name, layer: layer === "" ? null : Number(layer) }),
+  };
+}
+
 /** A choice of the layer whose vectors are compared; "" leaves it to the server. Graphs have the last alone. */
-export function layerField(model, chosen, change) {
+function layerField(model, chosen, change) {
   if (model.onnx) return null;
   const numbers = Array.from({ length: model.layers + 1 }, (_, layer) => String(layer));
   const names = numbers.map((layer) => [

@@ -2,13 +2,13 @@
 
 import { post } from "../api.js";
 import { askCandidates, candidateColumn } from "../candidates.js";
-import { area, debounce, div, field, fill, h, note, segmented } from "../dom.js";
+import { area, debounce, div, field, fill, h, note } from "../dom.js";
 import { decimal, number, t } from "../i18n.js";
 import { able, modelField, named, emptyCard } from "../models.js";
 import { sentence } from "../sentence.js";
 import { status } from "../status.js";
 import { hide, slicer, splitWords } from "../words.js";
-import { runTask, taskInputs, TASKS } from "./tasks.js";
+import { runTask, taskChoice, taskInputs, TASKS } from "./tasks.js";
 
 const COUNT = 6;
 const FILL = "fill-mask";
@@ -45,17 +45,10 @@ export function mount(root, { info, params, save }) {
     }
     if (!shared.includes(task)) task = shared[0];
     inputs = task === FILL ? fillInputs(given, soon) : taskInputs(task, pair, given, soon);
-    const choice =
-      shared.length > 1 &&
-      segmented(
-        t("tasks.task"),
-        shared.map((one) => [one, t(`tasks.${one}`)]),
-        task,
-        (one) => {
-          task = one;
-          showForm(new URLSearchParams());
-        },
-      );
+    const choice = taskChoice(shared, task, (one) => {
+      task = one;
+      showForm(new URLSearchParams());
+    });
     fill(form, choice, inputs.box);
     ask();
   }

@@ -3,47 +3,34 @@
 import { post } from "../api.js";
 import { area, debounce, div, field, fill, h, note, roving } from "../dom.js";
 import { decimal, t } from "../i18n.js";
-import { layerField, modelField, named } from "../models.js";
+import { modelAndLayer } from "../models.js";
 import { status } from "../status.js";
 import { slicer } from "../words.js";
 
 export function mountPair(root, { models, params, save, announce }) {
-  let model = named(models, params.get("model"));
-  let layer = model.onnx ? "" : (params.get("layer") ?? "");
+  const { list, layers, state, asked } = modelAndLayer(models, params, ask);
   const box = (name) => area(params.get(name) ?? t(`pair.${name}.example`), 2, 5000);
   const [a, b] = [box("a"), box("b")];
   const results = h("div");
   const work = status("pair.busy", results);
-  const layers = h("div");
 
   async function ask() {
-    save({ model: model.name, a: a.value, b: b.value, layer });
+    save({ ...state(), a: a.value, b: b.value });
     const inputs = [a.value.trim(), b.value.trim()];
     if (!inputs[0] || !inputs[1]) {
       work.stop();
       return void fill(results, note(t("pair.empty")));
     }
-    const body = { model: model.name, inputs, layer: layer === "" ? null : Number(layer) };
+    const body = { ...asked(), inputs };
     const answer = await work.run((signal) => post("/words", body, signal));
     if (!answer) return;
     fill(results, view(inputs, answer));
     announce(t("pair.sentence", { value: decimal(answer.sentence) }));
   }
 
-  function showLayers() {
-    fill(
-      layers,
-      layerField(model, layer, (chosen) => {
-        layer = chosen;
-        ask();
-      }),
-    );
-  }
-
   const soon = debounce(ask, 500);
   a.addEventListener("input", soon);
   b.addEventListener("input", soon);
-  showLayers();
   fill(
     root,
     div(
@@ -51,12 +38,7 @@ export function mountPair(root, { models, params, save, announce }) {
       div("halves", field(t("pair.a"), a), field(t("pair.b"), b)),
       div(
         "pair-of-fields",
-        modelField(models, model, (chosen) => {
-          model = chosen;
-          layer = "";
-          showLayers();
-          ask();
-        }),
+        list,
         layers,
       ),
     ),

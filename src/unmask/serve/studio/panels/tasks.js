@@ -9,6 +9,16 @@ import { status } from "../status.js";
 
 export const TASKS = ["text-classification", "token-classification", "question-answering"];
 
+/** A choice among tasks, where there are several. */
+export const taskChoice = (known, task, choose) =>
+  known.length > 1 &&
+  segmented(
+    t("tasks.task"),
+    known.map((one) => [one, t(`tasks.${one}`)]),
+    task,
+    choose,
+  );
+
 export function mount(root, { info, params, save, announce }) {
   const models = able(info, ...TASKS);
   if (!models.length) return void fill(root, emptyCard(t("tasks.none")));
@@ -24,17 +34,10 @@ export function mount(root, { info, params, save, announce }) {
     const known = TASKS.filter((one) => model.tasks.includes(one));
     if (!known.includes(task)) task = known[0];
     inputs = taskInputs(task, [model], given, soon);
-    const choice =
-      known.length > 1 &&
-      segmented(
-        t("tasks.task"),
-        known.map((one) => [one, t(`tasks.${one}`)]),
-        task,
-        (one) => {
-          task = one;
-          showForm(new URLSearchParams());
-        },
-      );
+    const choice = taskChoice(known, task, (one) => {
+      task = one;
+      showForm(new URLSearchParams());
+    });
     fill(form, choice, inputs.box);
     ask();
   }
