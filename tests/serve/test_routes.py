@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from tests.serve.conftest import JSON
 
 from unmask.files import write_atomic
 from unmask.predict import Answerer, Classifier, MaskedLM, Tagger
@@ -64,7 +65,7 @@ def test_models_and_info_say_what_is_loaded(client: httpx.Client) -> None:
     assert first == {
         "name": "lm", "task": "fill-mask", "tasks": ["fill-mask", "feature-extraction"], "family": "bert",
         "layers": 2, "heads": 4, "width": 32, "max_length": 128, "vocab_size": 180, "mask_token": "[MASK]",
-        "labels": None, "pairs": False, "onnx": False,
+        "labels": None, "pairs": False, "onnx": False, "standardised": [],
     }  # fmt: skip
     assert topics["labels"] == ["weather", "animals", "sea"]
     assert topics["pairs"] is None
@@ -186,6 +187,7 @@ def test_words_compared(ask: Ask, predictors: Predictors) -> None:
     np.testing.assert_allclose(found["similarity"], first @ second.T, atol=1e-5)
     whole = unit(predictors["lm"].embed(["o rio", "The river rose"]))
     assert found["sentence"] == pytest.approx(float(whole[0] @ whole[1]), abs=1e-5)
+    assert found["standardised"] is False
 
 
 def test_attention(ask: Ask, predictors: Predictors) -> None:
@@ -309,6 +311,42 @@ def test_what_a_model_cannot_do_is_said(client: httpx.Client) -> None:
     assert "lm" in unknown.json()["error"]["message"]
     assert client.post("/score", json={"inputs": "a", "model": "topics"}).status_code == 422
     assert client.post("/words", json={"inputs": ["a", "b"], "layer": 9}).status_code == 422
+
+
+def test_an_empty_text_has_no_openai_vector(client: httpx.Client) -> None:
+    for given, number in (("", 1), ([CAT, "", RAIN], 2)):
+        refused = client.post("/v1/embeddings", json={"input": given})
+        error = refused.json()["error"]
+        assert (refused.status_code, error["type"]) == (400, "empty")
+        assert error["message"] == f"input: text {number} is empty: leave it out"
+    assert client.post("/v1/embeddings", json={"input": " "}).status_code == 200
+
+
+def test_a_body_that_is_no_json_is_told_where(client: httpx.Client) -> None:
+    for body, place in {
+        "{": "line 1, column 2", "nada": "line 1, column 1", '{"inputs":\n "a",\n b}': "line 3, column 2",
+        '{"inputs": "aé": 1}': "line 1, column 16", '{"inputs": "a': "line 1, column 12",
+    }.items():  # fmt: skip
+        refused = client.post("/embed", content=body.encode(), headers=JSON)
+        assert refused.status_code == 422
+        said = refused.json()["error"]
+        assert said.startswith("the body is no JSON: ")
+        assert said.endswith(f"({place})")
+        assert "at (" not in said
+
+
+def test_unknown_routes_name_those_there_are(client: httpx.Client) -> None:
+    chat = client.post("/v1/chat/completions", json={"model": "lm", "messages": []})
+    assert chat.status_code == 404
+    assert (chat.json()["error"]["type"], chat.json()["error"]["code"]) == ("not_found", 404)
+    said = chat.json()["error"]["message"]
+    assert "POST /v1/embeddings" in said
+    assert "GET /info" in said
+    elsewhere = client.get("/nowhere").json()
+    assert elsewhere == {"error": said, "error_type": "not_found"}
+    wrong = client.get("/embed")
+    assert wrong.status_code == 405
+    assert wrong.json() == {"error": "this route takes POST, not GET", "error_type": "method"}
 
 
 def test_answers_carry_times_and_safe_headers(client: httpx.Client) -> None:

@@ -16,6 +16,8 @@ _EXAMPLES = """
 
     unmask serve --model pt=models/pt --model names=models/ner --runs runs/
 
+    unmask serve model/ --standardise zscore.safetensors
+
     UNMASK_API_KEY=… unmask serve model/ --host 0.0.0.0 --port 80
 """
 
@@ -28,11 +30,21 @@ def register(app: typer.Typer) -> None:
 def serve(
     folders: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FOLDER...", help="Model folders, torch or ONNX.", show_default=False),
+        typer.Argument(
+            metavar="FOLDER...",
+            help="Model folders, torch or ONNX, or names of bundled models.",
+            show_default=False,
+        ),
     ] = None,
     model: Annotated[
         list[str] | None,
         typer.Option("--model", "-m", metavar="NAME=DIR", help="A folder under a name.", show_default=False),
+    ] = None,
+    standardise: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]FILE", help="A fitted standardiser for a model's vectors.", show_default=False
+        ),
     ] = None,
     host: Annotated[str, typer.Option(help="Where to listen; others than this machine need a key.")] = (
         "127.0.0.1"
@@ -64,9 +76,10 @@ def serve(
 ) -> None:
     """Serve models over HTTP, as clients of OpenAI and Hugging Face know it, and as a page."""
     from unmask.errors import ConfigError
-    from unmask.serve.names import named_folders
+    from unmask.serve.names import named_folders, named_standardisers
 
     named = named_folders([*(folders or ()), *(model or ())])
+    fitted = named_standardisers(standardise or (), named)
     try:
         from unmask.serve.guard import Log
         from unmask.serve.server import Settings, read_key
@@ -77,7 +90,7 @@ def serve(
     limits = Limits(max_body, max_texts, max_tokens, max_queue, timeout)
     key = read_key(key_file)
     log: Log = "texts" if log_texts else "off" if quiet else "requests"
-    settings = Settings(host, port, key, device, dtype, runs, allow_origin or (), log, limits)
+    settings = Settings(host, port, key, device, dtype, runs, allow_origin or (), log, limits, fitted)
     run(named, settings, _print_json if json_ else _print)
 
 
@@ -86,6 +99,12 @@ def _print(url: str, models: "Sequence[Served]") -> None:
         if served.predictor.report:
             typer.echo(f"{served.name}: {served.predictor.report}", err=True)
         typer.echo(f"{served.name}: {served.task} ({', '.join(served.tasks)}; {served.dtype})", err=True)
+        for each in served.standardised:
+            typer.echo(
+                f"{served.name}: {each['level']} vectors of layer {each['layer']} are standardised"
+                f" ({each['method']})",
+                err=True,
+            )
     typer.echo(f"ready: {url}", err=True)
 
 

@@ -68,7 +68,7 @@ async def _invalid(request: Request, error: Any) -> Response:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if request.method == "POST" and not kind.endswith(("/json", "+json")):
         return _told(request, invalid("send JSON, with the header content-type: application/json"))
-    return _told(request, invalid(first_problem(error.errors())))
+    return _told(request, invalid(first_problem(error.errors(), error.body)))
 
 
 async def _fault(request: Request, error: Exception) -> Response:
@@ -76,6 +76,14 @@ async def _fault(request: Request, error: Exception) -> Response:
 
 
 async def _http_error(request: Request, error: Any) -> Response:
-    message = str(error.detail)
-    kind = {404: "not_found", 405: "method"}.get(error.status_code, "validation")
+    message, kind = str(error.detail), "validation"
+    if error.status_code == 404:
+        message, kind = f"there is no such route; those there are: {_routes(request.app)}", "not_found"
+    elif error.status_code == 405:
+        message, kind = f"this route takes {error.headers['Allow']}, not {request.method}", "method"
     return _told(request, ApiError(error.status_code, kind, message, error.headers))
+
+
+def _routes(app: FastAPI) -> str:
+    paths = app.openapi()["paths"]
+    return ", ".join(f"{method.upper()} {path}" for path, methods in paths.items() for method in methods)

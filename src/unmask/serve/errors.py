@@ -35,8 +35,15 @@ def invalid(message: str) -> ApiError:
     return ApiError(422, "validation", message)
 
 
-def first_problem(errors: Sequence[Mapping[str, Any]]) -> str:
+def first_problem(errors: Sequence[Mapping[str, Any]], body: object = None) -> str:
     """The first of pydantic's findings in one line, without the user's text."""
     problem = errors[0]
+    if problem["type"] == "json_invalid" and isinstance(body, str):
+        return _no_json(problem["ctx"]["error"], body, problem["loc"][-1])
     place = [str(part) for part in problem["loc"] if part != "body"][:4]
     return f"{'.'.join(place) or 'the body'}: {problem['msg']}"
+
+
+def _no_json(reason: str, body: str, at: int) -> str:
+    line, column = body.count("\n", 0, at) + 1, at - body.rfind("\n", 0, at)
+    return f"the body is no JSON: {reason.removesuffix(' at')} (line {line}, column {column})"

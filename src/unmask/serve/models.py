@@ -1,16 +1,17 @@
 """The models that are served: loaded once, known by name."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from unmask.errors import ModelError
+from unmask.errors import ConfigError, ModelError
 from unmask.model.network import Model
 from unmask.predict import Answerer, Classifier, MaskedLM, Tagger, load
 from unmask.predict.onnx import OnnxModel
-from unmask.predict.predictor import Predictor
+from unmask.predict.predictor import Level, Predictor
+from unmask.predict.standardise import Standardiser
 
 FILL, TEXT, TOKEN, ANSWER, EMBED = (
     "fill-mask", "text-classification", "token-classification", "question-answering", "feature-extraction",
@@ -26,8 +27,9 @@ _COMPANIONS = ["a", "0 1 2 3 4 5 6 7 8 9", "Why? Because it rained; everyone (or
 class Served:
     """A loaded model and its name."""
 
-    def __init__(self, name: str, predictor: Predictor) -> None:
+    def __init__(self, name: str, predictor: Predictor, standardisers: Sequence[Standardiser] = ()) -> None:
         self.name, self.predictor = name, predictor
+        self._standardisers = _placed(name, predictor, standardisers)
         self.refuses_long = isinstance(predictor, Classifier) and predictor.settings.long is None
         if isinstance(predictor, Classifier) and self.refuses_long:
             # The server refuses them itself, unless they may be cut off.
@@ -36,6 +38,10 @@ class Served:
         self.tasks = _tasks(predictor)
         # A folder that says how sentences become vectors was made for that.
         self.task = EMBED if predictor.sentence.max_length else self.tasks[0]
+
+    def standardiser(self, level: Level, layer: int = -1) -> Standardiser | None:
+        """What the vectors of a level at a layer go through before they are sent or compared."""
+        return self._standardisers.get((level, _counted(layer, self.predictor.config.layers)))
 
     def facts(self) -> dict[str, Any]:
         """What a client may want to know before it asks."""
@@ -54,7 +60,16 @@ class Served:
             "labels": list(config.labels) or None,
             "pairs": self.pairs,
             "onnx": self.onnx,
+            "standardised": self.standardised,
         }
+
+    @property
+    def standardised(self) -> list[dict[str, Any]]:
+        """Which vectors are standardised, and how."""
+        return [
+            {"level": level, "layer": layer, "method": fitted.method}
+            for (level, layer), fitted in self._standardisers.items()
+        ]
 
     @property
     def pairs(self) -> bool | None:
@@ -91,15 +106,63 @@ def _tasks(predictor: Predictor) -> tuple[str, ...]:
     return (FILL, EMBED) if fills else (EMBED,)
 
 
+def _placed(
+    name: str, predictor: Predictor, standardisers: Sequence[Standardiser]
+) -> dict[tuple[Level, int], Standardiser]:
+    """Standardisers by the level and layer that they say they are for, by default sentences at the last."""
+    found: dict[tuple[Level, int], Standardiser] = {}
+    depth, width = predictor.config.layers, predictor.config.width
+    places: dict[tuple[str, str], tuple[Level, int]] = {
+        ("sentence", str(depth)): ("sentence", depth),
+        ("token", str(depth)): ("token", depth),
+        **{("word", str(layer)): ("word", layer) for layer in range(depth + 1)},
+    }
+    for fitted in standardisers:
+        if len(fitted.mean) != width:
+            raise ModelError(
+                f"{name}: the standardiser is for vectors of width {len(fitted.mean)}, those of the model are"
+                f" {width} wide: fit one for it (unmask embed --fit-standardise)"
+            )
+        level, layer = fitted.about.get("level", "sentence"), fitted.about.get("layer", str(depth))
+        place = places.get((level, layer))
+        if place is None:
+            raise ConfigError(
+                f"{name}: a server standardises sentences and tokens at the last layer ({depth}) and words at"
+                f" any one, not level {level} at layer {layer}: fit another (unmask embed --fit-standardise)"
+            )
+        pool = predictor.sentence.pool if level == "sentence" else "mean"
+        try:
+            fitted.check(predictor.about(*place, pool))
+        except ModelError as error:
+            raise ModelError(f"{name}: {error}") from None
+        if place in found:
+            raise ConfigError(f"{name}: two standardisers are for level {level} at layer {layer}: give one")
+        found[place] = fitted
+    return found
+
+
+def _counted(layer: int, depth: int) -> int:
+    """The number of a layer, which may be counted from the end."""
+    return layer if layer >= 0 else depth + 1 + layer
+
+
 def can_score(served: Served) -> bool:
     """Whether it says how likely a text is."""
     network = served.predictor.model
     return isinstance(served.predictor, MaskedLM) and isinstance(network, Model) and "mlm" in network.heads
 
 
-def load_models(folders: Mapping[str, str], device: str = "auto", dtype: str = "auto") -> list[Served]:
+def load_models(
+    folders: Mapping[str, str],
+    device: str = "auto",
+    dtype: str = "auto",
+    standardisers: Mapping[str, Sequence[Standardiser]] | None = None,
+) -> list[Served]:
     """Load each folder, and have it compute once, so that the first request is as fast as any."""
-    models = [Served(name, load(folder, device, dtype)) for name, folder in folders.items()]
+    fitted = standardisers or {}
+    models = [
+        Served(name, load(folder, device, dtype), fitted.get(name, ())) for name, folder in folders.items()
+    ]
     for served in models:
         check_companions(served)
     return models

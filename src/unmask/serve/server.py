@@ -13,6 +13,7 @@ import torch
 import uvicorn
 
 from unmask.errors import ConfigError
+from unmask.predict.standardise import Standardiser
 from unmask.serve.app import create_app
 from unmask.serve.batcher import Batcher
 from unmask.serve.guard import Log, is_loopback
@@ -41,6 +42,7 @@ class Settings:
     origins: Sequence[str] = ()
     log: Log = "requests"
     limits: Limits = field(default_factory=Limits)
+    standardisers: Mapping[str, Sequence[Standardiser]] = field(default_factory=dict)
 
 
 def serve(
@@ -54,7 +56,7 @@ def serve(
     # Requests are read side by side already; more threads for each only wait for one another.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     with bound(settings.host, settings.port) as listening:  # a port that is taken is told before loading
-        models = load_models(folders, settings.device, settings.dtype)
+        models = load_models(folders, settings.device, settings.dtype, settings.standardisers)
         site = open_site(models, settings)
         shown = f"[{settings.host}]" if ":" in settings.host else settings.host
         url = f"http://{shown}:{listening.getsockname()[1]}"

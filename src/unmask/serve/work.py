@@ -1,7 +1,7 @@
 """What the threads compute: a model and payloads of many requests -> one result each."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from unmask.analyse.attribution import Attribution, attribute
 from unmask.analyse.senses import Senses, find_senses
 from unmask.analyse.uses import Use
 from unmask.predict import Answer, Answerer, Classifier, MaskedLM, Score, Tagger
-from unmask.predict.predictor import Layer
+from unmask.predict.predictor import Layer, Level
 from unmask.predict.tasks import Prepared
 from unmask.predict.windows import cut
 from unmask.serve.models import Served
@@ -31,13 +31,17 @@ class Masks(NamedTuple):
 
 def embed(served: Served, texts: list[str]) -> Sequence[Floats]:
     """One vector per text, as the folder pools them, not normalised."""
-    vectors: Sequence[Floats] = served.predictor.embed(texts, normalise=False, truncate=True)
+    vectors: Sequence[Floats] = served.predictor.embed(
+        texts, normalise=False, truncate=True, standardise=served.standardiser("sentence")
+    )
     return vectors
 
 
-def embed_parts(served: Served, texts: list[str], level: Any, layer: Layer) -> Sequence[Floats]:
+def embed_parts(served: Served, texts: list[str], level: Level, layer: int) -> Sequence[Floats]:
     """One array per text: a row per token or word."""
-    rows: Sequence[Floats] = served.predictor.embed(texts, level=level, layer=layer, truncate=True)
+    rows: Sequence[Floats] = served.predictor.embed(
+        texts, level=level, layer=layer, truncate=True, standardise=served.standardiser(level, layer)
+    )
     return rows
 
 

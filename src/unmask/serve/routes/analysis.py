@@ -25,7 +25,7 @@ from unmask.serve.tasks import embedded, shaped
 _SCORED = {"log_probability": -9.1, "pseudo_perplexity": 6.2, "tokens": [
     {"token": "river", "start": 4, "end": 9, "log_probability": -2.3}]}  # fmt: skip
 _COMPARED = {"words": [[{"text": "river", "start": 4, "end": 9}], [{"text": "rio", "start": 2, "end": 5}]],
-             "similarity": [[0.7]], "sentence": 0.8}  # fmt: skip
+             "similarity": [[0.7]], "sentence": 0.8, "standardised": False}  # fmt: skip
 
 _ATTENTION = {"tokens": [{"text": "river", "start": 4, "end": 9, "special": False}], "layers": 1, "heads": 1,
               "weights": "ADw=", "summary": [[{"entropy": 0.0}]], "rollout": [[1.0]]}  # fmt: skip
@@ -79,7 +79,14 @@ def routes(site: Site) -> APIRouter:
         first, second = shaped(whole, True)
         ours, theirs = (shaped(each, True) for each in rows)
         places = await site.read(sum(map(len, body.inputs)), _places, served, body.inputs)
-        return answer({"words": places, "similarity": ours @ theirs.T, "sentence": float(first @ second)})
+        return answer(
+            {
+                "words": places,
+                "similarity": ours @ theirs.T,
+                "sentence": float(first @ second),
+                "standardised": served.standardiser("word", layer) is not None,
+            }
+        )
 
     @router.post("/attention", responses=documented(_ATTENTION))
     async def attention(body: AttentionBody) -> Response:

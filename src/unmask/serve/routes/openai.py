@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response
 
 from unmask.predict.inputs import as_list
 from unmask.serve.bodies import OpenAIBody
-from unmask.serve.errors import invalid
+from unmask.serve.errors import ApiError, invalid
 from unmask.serve.models import EMBED
 from unmask.serve.routes import answer, documented
 from unmask.serve.site import Site
@@ -38,6 +38,8 @@ def routes(site: Site) -> APIRouter:
         texts = as_list(body.input)  # type: ignore[arg-type]
         if not all(isinstance(text, str) for text in texts):
             raise invalid(_IDS)
+        if "" in texts:
+            raise ApiError(400, "empty", f"input: text {texts.index('') + 1} is empty: leave it out")
         vectors, tokens = await embedded(site, served, texts, truncate=False)
         rows = shaped(vectors, True, body.dimensions)
         found: Any = map(_base64, rows) if body.encoding_format == "base64" else rows
