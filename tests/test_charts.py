@@ -176,6 +176,21 @@ def test_a_heat_map_of_many_columns_is_wide_and_its_cells_are_square() -> None:
         assert float(image.attrib["y"]) + float(image.attrib["height"]) <= chart.height
 
 
+def test_a_heat_map_with_numbers_has_each_in_its_cell() -> None:
+    plain, told = (
+        heat_map("m", "u", [[0.5, -0.25], [0, 1]], ["a", "b"], ["c", "d"], numbers=n) for n in (False, True)
+    )
+    (image,) = parsed(told.svg).iter(f"{SVG}image")
+    left, top, side = (float(image.attrib[name]) for name in ("x", "y", "width"))
+    cells = [text for text in parsed(told.svg).iter(f"{SVG}text") if text.attrib.get("class") == "cell"]
+    assert [text.text for text in cells] == ["0.50", "-0.25", "0.00", "1.00"]
+    for place, text in enumerate(cells):
+        assert (float(text.attrib["x"]) - left) / side * 2 == pytest.approx(place % 2 + 0.5)
+        assert place // 2 < (float(text.attrib["y"]) - top) / side * 2 < place // 2 + 1
+    assert "0.50" not in texts(plain.svg)
+    assert told.height > plain.height
+
+
 def test_a_grid_of_heat_maps_has_each_in_its_place() -> None:
     maps = [[(f"{row}.{column}", [[row / 4, column / 4]]) for column in range(4)] for row in range(3)]
     groups = list(parsed(heat_grid("Heads", "layers down", maps).svg).iter(f"{SVG}g"))

@@ -25,7 +25,7 @@ _DOTS = 40  # a series of more points has no dots
 _BAR, _GAP = 13, 9
 _NEGLIGIBLE = 1e-9
 _FIELD = 320  # height of a field of points
-_CELL, _MAP = 15, 64  # a cell of a heat map; a whole map among many
+_CELL, _ROOMY, _MAP = 15, 44, 64  # a cell of a heat map; one with a number in it; a whole map among many
 _SLANT = 0.87  # height of a label at 60 degrees over its length
 _SHADES = 16
 _WARM, _COLD = (217, 102, 43), (31, 127, 208)  # below and above zero, on white and on black
@@ -43,9 +43,10 @@ def _style() -> str:
         ".chart text { fill: #1f2933 } .chart .soft { fill: #52606d } .chart .title { font-weight: 600 }",
         ".chart .grid { stroke: #d9e2ec } .chart .line { fill: none; stroke-width: 2 }",
         ".chart text.end { text-anchor: end } .chart text.middle { text-anchor: middle }",
+        ".chart text.cell { text-anchor: middle; stroke: #fff; stroke-width: 3px; paint-order: stroke }",
     ]
     dark = [".chart text { fill: #e4e7eb } .chart .soft { fill: #b8c4ce } .chart .grid { stroke: #3e4c59 }"]
-    dark.append(".chart image { filter: brightness(1.6) }")
+    dark.append(".chart image { filter: brightness(1.6) } .chart text.cell { stroke: #1f2933 }")
     for number, (light, bright, dash) in enumerate(zip(_LIGHT, _DARK, _DASHES, strict=True)):
         rules.append(f"{_colour(number, light)} .chart .line.s{number} {{ stroke-dasharray: {dash} }}")
         dark.append(_colour(number, bright))
@@ -153,25 +154,43 @@ def _mark(number: int, x: float, y: float, told: str = "") -> str:
     return f'<path class="area s{kind}" fill-opacity="0.75" {place} d="{shape}">{title}</path>'
 
 
-def heat_map(title: str, unit: str, values: Matrix, rows: Sequence[str], columns: Sequence[str]) -> Chart:
-    """Values from -1 to 1 by their shade, which grows with the square root; a row tells its largest."""
+def heat_map(
+    title: str,
+    unit: str,
+    values: Matrix,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    numbers: bool = False,
+) -> Chart:
+    """Values from -1 to 1 by their shade, which grows with the square root; a row tells its largest.
+
+    With `numbers` cells are larger and each has its value.
+    """
     longest_row, longest_column = (
         min(max(map(len, labels), default=0), _LABEL) * _LETTER for labels in (rows, columns)
     )
+    cell = _ROOMY if numbers else _CELL
     left, top = 12 + longest_row, 2 * _LINE + 12 + _SLANT * longest_column
-    wide, tall = _CELL * len(columns), _CELL * len(rows)
+    wide, tall = cell * len(columns), cell * len(rows)
     body = [_picture(values, left, top, wide, tall)]
     for number, label in enumerate(columns):
-        x = left + _CELL * (number + 0.7)
+        x = left + cell * (number + 0.5) + 3
         body.append(f'<g transform="rotate(-60 {x:.1f} {top - 5:.1f})">{_text(x, top - 5, _cut(label))}</g>')
     said = []
     for number, (label, row) in enumerate(zip(rows, values, strict=True)):
-        y = top + _CELL * number
-        body.append(_text(left - 6, y + _CELL - 3, _cut(label), "end"))
+        y = top + cell * number
+        body.append(_text(left - 6, y + cell / 2 + 4.5, _cut(label), "end"))
+        if numbers:
+            centres = (left + cell * (column + 0.5) for column in range(len(row)))
+            body += [
+                _text(x, y + cell / 2 + 4.5, f"{value:.2f}", "cell")
+                for x, value in zip(centres, row, strict=True)
+            ]
         largest = sorted(zip(row, columns, strict=True), key=lambda pair: -abs(pair[0]))[:3]
         said.append(f"{label}: " + ", ".join(f"{column} {number_text(value)}" for value, column in largest))
         body.append(
-            f'<rect x="{left:.1f}" y="{y:.1f}" width="{wide}" height="{_CELL}" fill="transparent">'
+            f'<rect x="{left:.1f}" y="{y:.1f}" width="{wide}" height="{cell}" fill="transparent">'
             f"<title>{html.escape(said[-1])}</title></rect>"
         )
     width = max(WIDTH, left + wide + 0.5 * longest_column + 8)
