@@ -82,10 +82,12 @@ def save_model(
     card: str | None = None,
     facts: Mapping[str, Any] | None = None,
     also: Callable[[Path], None] | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> None:
     """Write a folder that unmask, transformers and sentence-transformers open.
 
     `facts` are kept under `unmask` in its config.json; `also` may write more files before all is in place.
+    `dtype` is of the stored weights; config.json says float32 all the same, for that is what to compute in.
     """
     folder = Path(folder)
     architecture, tensors, own = disassemble(model)
@@ -93,9 +95,9 @@ def save_model(
     values["unmask"] = {"version": __version__, "heads": list(model.heads)} | dict(facts or {})
     with _whole_folder(folder) as unfinished:
         write_json(unfinished / CONFIG, values)
-        _write_safetensors(tensors, unfinished / WEIGHTS)
+        _write_safetensors(tensors, unfinished / WEIGHTS, dtype)
         if own:
-            _write_safetensors(own, unfinished / OWN_WEIGHTS)
+            _write_safetensors(own, unfinished / OWN_WEIGHTS, dtype)
         if tokenizer is not None:
             tokenizer.save(unfinished)
         if card is not None:
@@ -188,8 +190,8 @@ def _read_safetensors(folder: Path, name: str) -> dict[str, Tensor]:
         raise ModelError(f"{path} is damaged or cut short: copy or download it again ({error})") from None
 
 
-def _write_safetensors(tensors: Mapping[str, Tensor], path: Path) -> None:
-    copies = {name: tensor.to("cpu", torch.float32, copy=True) for name, tensor in tensors.items()}
+def _write_safetensors(tensors: Mapping[str, Tensor], path: Path, dtype: torch.dtype) -> None:
+    copies = {name: tensor.to("cpu", dtype, copy=True) for name, tensor in tensors.items()}
     with atomic_path(path) as temporary:
         save_file(copies, temporary, metadata={"format": "pt"})
 

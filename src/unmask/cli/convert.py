@@ -21,9 +21,14 @@ def register(app: typer.Typer) -> None:
 
 
 def convert(
-    source: Annotated[str, typer.Argument(help="The model folder to read.", show_default=False)],
+    source: Annotated[str, typer.Argument(help="The model to read: a folder or a name.", show_default=False)],
     target: Annotated[Path, typer.Argument(help="The folder to write.", show_default=False)],
-    to: Annotated[str, typer.Option(metavar="hf|onnx", help="Safetensors, or an ONNX graph.")] = "hf",
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="hf|bfloat16|onnx", help="Safetensors, the same in half the size, or an ONNX graph."
+        ),
+    ] = "hf",
     int8: Annotated[bool, typer.Option("--int8", help="ONNX with eight-bit matrix products.")] = False,
     allow_pickle: Annotated[
         bool, typer.Option("--allow-pickle", help="Read old .bin weights; only if you trust their origin.")

@@ -51,7 +51,10 @@ def evaluate(
         ),
     ],
     model: Annotated[
-        str, typer.Option("--model", "-m", metavar="DIR", help="A model folder.", show_default=False)
+        str,
+        typer.Option(
+            "--model", "-m", metavar="DIR", help="A model folder, or a bundled model.", show_default=False
+        ),
     ],
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="DIR", help="Where results go.", show_default=False)

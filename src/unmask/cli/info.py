@@ -13,12 +13,25 @@ def register(app: typer.Typer) -> None:
 
 
 def info(
-    folder: Annotated[str, typer.Argument(help="A model folder, or a name in the local Hugging Face cache.")],
+    folder: Annotated[
+        str | None,
+        typer.Argument(
+            help="A model folder, a bundled model, or a name in the local Hugging Face cache; "
+            "without it, the bundled models are listed.",
+            show_default=False,
+        ),
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Family, sizes, parameters by part, vocabulary, positions, licence and heads of a model."""
-    from unmask.predict.folders import find_folder
+    from unmask.predict.folders import bundled_names, find_folder
 
+    if folder is None:
+        names = bundled_names()
+        print_json({"bundled": names}) if json_ else typer.echo(
+            f"bundled models: {', '.join(names) or 'none'}"
+        )
+        return
     find_folder(folder)  # before torch is loaded, which takes seconds
     from unmask.predict.info import describe
 

@@ -46,7 +46,8 @@ ModelFolder = Annotated[
         "--model",
         "-m",
         metavar="DIR",
-        help="A model folder, or a name in the local Hugging Face cache.",
+        help="A model folder, a bundled model (`unmask info` lists them), or a name in the local "
+        "Hugging Face cache.",
         show_default=False,
     ),
 ]

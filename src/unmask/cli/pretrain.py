@@ -52,7 +52,7 @@ def pretrain(
     ] = None,
     base: Annotated[
         Path | None,
-        typer.Option("--from", help="A model folder to go on from.", show_default=False),
+        typer.Option("--from", help="A model to go on from: a folder or a name.", show_default=False),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in the folder, if there is one.")
@@ -74,10 +74,12 @@ def pretrain(
     from dataclasses import asdict
 
     from unmask.config import load_recipe
+    from unmask.predict.folders import find_folder
     from unmask.text import find_sources
 
     settings = load_recipe(recipe, changes(set_))  # before torch is loaded: a slip of the pen is told at once
     sources = find_sources(text) if text else []
+    base = find_folder(base) if base else None
 
     from unmask.train import parallel
     from unmask.train import pretrain as run

@@ -60,14 +60,17 @@ def convert(
     allow_pickle: bool = False,
     progress: Progress = SILENT,
 ) -> tuple[Conversion, LoadReport]:
-    """Write a model folder as safetensors (`hf`) or ONNX (`onnx`, in eight bits if asked) and compare."""
+    """Write a model folder as safetensors or ONNX, and compare.
+
+    `to` is hf (float32), bfloat16 (half the size, the same layout) or onnx (in eight bits if asked).
+    """
     folder, target = check_conversion(source, target, to, int8), Path(target)
     model, report = load_model(folder, allow_pickle=allow_pickle)
     has_tokenizer = any(next(folder.glob(pattern), None) for pattern in _TOKENIZER_FILES)
     tokenizer = Tokenizer.load(folder, progress) if has_tokenizer else None
     progress.say(f"{folder} -> {target} ({to}{', int8' if int8 else ''})")
-    if to == "hf":
-        save_model(model, target, tokenizer)
+    if to != "onnx":
+        save_model(model, target, tokenizer, dtype=torch.bfloat16 if to == "bfloat16" else torch.float32)
         _copy(folder, target)
         written: Model | OnnxEncoder = load_model(target)[0]
     else:
@@ -75,7 +78,8 @@ def convert(
         written = OnnxEncoder(target / ONNX_FILE)
     made = Conversion(str(target), to, *compare(model, written), has_tokenizer)
     scores = made.scores or 0.0
-    if not int8 and (made.difference > _TOLERANCE or scores > _SCORES_TOLERANCE):
+    exact = not int8 and to != "bfloat16"
+    if exact and (made.difference > _TOLERANCE or scores > _SCORES_TOLERANCE):
         raise ModelError(
             f"{target}: its vectors are off by {made.difference:.2g} and its scores by {scores:.2g}; "
             "do not use it, and report a fault"

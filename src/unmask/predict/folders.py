@@ -1,5 +1,6 @@
 """Where a model folder is. Loads nothing heavy: a wrong path is told at once."""
 
+import difflib
 import os
 import re
 from pathlib import Path
@@ -8,23 +9,33 @@ from unmask.errors import ConfigError, ModelError, OutputError
 from unmask.files import digest, file_digest
 
 CONFIG = "config.json"
-FORMS = ("hf", "onnx")
+FORMS = ("hf", "bfloat16", "onnx")
+BUNDLED = Path(__file__).parents[1] / "models"
+"""Models that come with the package, each in a folder of its name."""
 _IDENTITY = (CONFIG, "tokenizer.json", "vocab.*", "model*.safetensors", "pytorch_model*.bin", "*.onnx")
 
 
 def find_folder(name: str | Path) -> Path:
-    """A folder that exists, else the newest stored version of a model in the Hugging Face cache."""
+    """A folder that exists, else a bundled model, else the newest stored one in the Hugging Face cache."""
     path = Path(name)
     if path.exists():
         if not (path / CONFIG).exists() and (path / "model" / CONFIG).exists():
             raise ModelError(f"{path} is the folder of a run; its model is in {path / 'model'}")
         return path
+    if str(name) in bundled_names():
+        return BUNDLED / name
     cached = _cached(str(name))
     if cached is None:
         raise ModelError(
             f"no model folder at {name}, and none of that name in {cache_folder()}; unmask never downloads"
+            + _bundled_hint(path.name)
         )
     return cached
+
+
+def bundled_names() -> list[str]:
+    """The names of the models that come with the package."""
+    return sorted(path.parent.name for path in BUNDLED.glob(f"*/{CONFIG}"))
 
 
 def model_fingerprint(folder: Path) -> str:
@@ -46,13 +57,20 @@ def check_conversion(source: str | Path, target: str | Path, to: str, int8: bool
     folder = find_folder(source)
     if to not in FORMS:
         raise ConfigError(f"there is no form {to!r}; those we have: {', '.join(FORMS)}")
-    if int8 and to == "hf":
+    if int8 and to != "onnx":
         raise ConfigError(
             "int8 goes with --to onnx; in Python, load(folder, dtype='int8') needs no conversion"
         )
     if Path(target).resolve() == folder.resolve():
         raise OutputError(f"{target} is the folder to convert: name another one to write to")
     return folder
+
+
+def _bundled_hint(name: str) -> str:
+    names = bundled_names()
+    close = difflib.get_close_matches(name, names, n=1)
+    meant = f"; did you mean {close[0]}?" if close else ""
+    return f"; bundled models: {', '.join(names)}{meant}" if names else ""
 
 
 def _cached(name: str) -> Path | None:

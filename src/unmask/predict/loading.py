@@ -1,4 +1,4 @@
-"""`load`: a folder, or a model in the local Hugging Face cache, ready to answer. Never the network."""
+"""`load`: a folder, a bundled model, or one in the local Hugging Face cache, ready to answer; no network."""
 
 from pathlib import Path
 
@@ -34,8 +34,8 @@ def load(
 ) -> Predictor:
     """The model in a folder: a `MaskedLM`, or a `Classifier`, `Tagger` or `Answerer` if it holds such a head.
 
-    `name` is a folder or the name of a model in the local Hugging Face cache. `dtype` is float32, bfloat16,
-    float16, int8 (CPU) or auto: bfloat16 on CUDA, float32 elsewhere.
+    `name` is a folder, the name of a bundled model or of one in the local Hugging Face cache. `dtype` is
+    float32, bfloat16, float16, int8 (CPU) or auto: bfloat16 on CUDA, float32 elsewhere, however stored.
     """
     folder = find_folder(name)
     place = choose_device(device)

@@ -1,0 +1,107 @@
+"""Models that come with the package: found by name, listed, stored in half precision."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+import unmask
+from unmask.cli import app
+from unmask.errors import ModelError
+from unmask.predict import MaskedLM, folders
+from unmask.predict.convert import convert
+from unmask.predict.folders import bundled_names, find_folder
+from unmask.serve.names import named_folders
+
+Folder = Callable[..., Path]
+TEXT = "O gato [MASK] no telhado."
+
+
+@pytest.fixture
+def names(folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two stand-ins for bundled models, in a working directory that holds neither; where they lie."""
+    place = tmp_path / "models"
+    for name in ("mini-en", "mini-pt"):
+        convert(folder(name=f"full-{name}"), place / name, "bfloat16")
+    (place / "notes").mkdir()
+    monkeypatch.setattr(folders, "BUNDLED", place)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    return place
+
+
+def run(*arguments: object) -> str:
+    done = CliRunner().invoke(app, [str(part) for part in arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_by_name_everywhere(names: Path) -> None:
+    assert bundled_names() == ["mini-en", "mini-pt"]
+    lm = unmask.load("mini-pt", "cpu")
+    assert isinstance(lm, MaskedLM)
+    assert lm.folder == names / "mini-pt"
+    (filled,) = run("fill", "--model", "mini-pt", TEXT, "--top", 1).splitlines()
+    assert lm.fill(TEXT, top=1)[0].text in filled
+    assert json.loads(run("info", "mini-pt", "--json"))["folder"] == str(names / "mini-pt")
+    assert named_folders(["mini-en", "pt=mini-pt"]) == {"mini-en": "mini-en", "pt": "mini-pt"}
+
+
+def test_pretraining_goes_on_from_a_name(names: Path) -> None:
+    Path("a.txt").write_text(
+        "\n\n".join(f"A chuva número {n} caiu, e o rio subiu até à porta da casa velha." for n in range(300)),
+        "utf-8",
+    )
+    small = ("train.steps=2", "train.batch_tokens=256", "batch.length=32", "train.compile=false")
+    changes = [part for change in small for part in ("--set", change)]
+    run("pretrain", "tiny-docs", "--from", "mini-pt", "--text", "a.txt", "-o", "run", "-q", *changes)
+    assert "mini-pt" in Path("run/model/README.md").read_text("utf-8")
+    assert unmask.load("run/model", "cpu").config == unmask.load("mini-pt", "cpu").config
+
+
+def test_a_path_comes_before_a_name(names: Path) -> None:
+    (names / "mini-pt").rename("mini-pt")
+    assert find_folder("mini-pt") == Path("mini-pt")
+    assert find_folder("mini-en") == names / "mini-en"
+
+
+def test_a_wrong_name_is_told_the_right_ones(names: Path) -> None:
+    with pytest.raises(ModelError, match="bundled models: mini-en, mini-pt; did you mean mini-pt?"):
+        find_folder("mini-p")
+    with pytest.raises(ModelError, match=r"bundled models: mini-en, mini-pt$"):
+        find_folder("bert-base-cased")
+    with pytest.raises(ModelError, match="no model folder at notes"):
+        find_folder("notes")
+
+
+def test_they_are_listed(names: Path) -> None:
+    assert run("info") == "bundled models: mini-en, mini-pt\n"
+    assert json.loads(run("info", "--json")) == {"bundled": ["mini-en", "mini-pt"]}
+
+
+def test_half_the_size_is_computed_in_float32(names: Path, tmp_path: Path) -> None:
+    whole, half = tmp_path / "full-mini-pt", names / "mini-pt"
+    assert {tensor.dtype for tensor in load_file(half / "model.safetensors").values()} == {torch.bfloat16}
+    sizes = [(path / "model.safetensors").stat().st_size for path in (half, whole)]
+    assert sizes[0] < 0.6 * sizes[1]
+    lm = unmask.load("mini-pt", "cpu")
+    assert {parameter.dtype for parameter in lm.model.parameters()} == {torch.float32}  # type: ignore[attr-defined]
+    vectors, exact = (model.embed(["O gato dorme."]) for model in (lm, unmask.load(whole, "cpu")))
+    assert 0 < np.abs(vectors - exact).max() < 0.1
+
+
+def test_what_the_package_holds_can_be_opened() -> None:
+    for name in bundled_names():
+        folder = find_folder(name)
+        lm = unmask.load(name, "cpu")
+        assert isinstance(lm, MaskedLM)
+        assert not lm.report
+        assert (folder / "model.safetensors").stat().st_size <= 16 * 2**20
+        assert sum(parameter.numel() for parameter in lm.model.parameters()) <= 8_000_000  # type: ignore[attr-defined]
+        assert len((folder / "README.md").read_text("utf-8")) > 1000
+        assert len(lm.fill(TEXT, top=3)) == 3
