@@ -6,7 +6,25 @@ from pathlib import Path
 
 import pytest
 
+from unmask.progress import Progress
+
 ROOT = Path(__file__).resolve().parents[1]
+
+
+class Heard(Progress):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, message: str) -> None:
+        self.said.append(message)
+
+
+@pytest.fixture
+def heard() -> Heard:
+    """A progress that keeps what is said to it."""
+    return Heard()
 
 
 @pytest.fixture(scope="session")

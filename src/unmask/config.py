@@ -39,7 +39,7 @@ class TextConfig(Section):
     documents: Literal["block", "line", "file"] = "block"
     """What a document is in a .txt file: a block between blank lines, a line, or the whole file."""
     column: str = "text"
-    """The column (csv, tsv, parquet) or key (jsonl) that holds the text."""
+    """The column or key that holds the text; without a `text`, one with a usual name (texto, review …)."""
     language_column: str | None = None
     """The column or key that holds the language, if the rows carry one."""
     unicode: Literal["NFC", "NFKC", "none"] = "NFC"

@@ -2,14 +2,17 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.errors import InputError
 from unmask.predict import lines
-from unmask.predict.lines import one_source, placed_texts
+from unmask.predict.lines import chosen_column, one_source, placed_texts
 
 PIECES = ["gato", " ", "\n", "\r\n", "\t", "\u2028", "\x1c", "é", "\n" * 70_000, " " * 70_000, "x" * 70_000]
 
@@ -39,3 +42,22 @@ def test_half_a_character(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
     with pytest.raises(InputError, match=r"line 2: text holds half a character, an escape such as \\ud83d"):
         list(placed_texts(one_source(str(tmp_path / "a.jsonl"))))
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
+def test_the_column_is_guessed_and_told(tmp_path: Path, heard: Any, name: str) -> None:
+    file = tmp_path / name
+    if name == "a.parquet":
+        pq.write_table(pa.table({"id": [1], "texto": ["um gato"]}), file)
+    else:
+        file.write_text("id,texto\n1,um gato\n" if name == "a.csv" else '{"id": 1, "texto": "um gato"}\n')
+    source = one_source(str(file))
+    column = chosen_column(source, "text", heard)
+    assert [text for _, text in placed_texts(source, column)] == ["um gato"]
+    assert heard.said == [f"{file}: the text is taken from the column texto"]
+    assert chosen_column(source, "id", heard) == "id"
+    assert len(heard.said) == 1
+    with pytest.raises(
+        InputError, match="no column texte, only id, texto; did you mean texto.*--column NAME"
+    ):
+        chosen_column(source, "texte", heard)

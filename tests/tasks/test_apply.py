@@ -147,6 +147,7 @@ def test_the_commands(tmp_path: Path, base: Path) -> None:
     said = run("predict", "-m", "out", "train.tsv", "-o", "said.csv")
     assert said.returncode == 0, said.stderr
     assert f"{len(reviews())} rows: said.csv" in said.stdout
+    assert "train.tsv: the text in frase\n" in said.stderr
     wrong = run("finetune", "tag", "-m", str(base), "--train", "train.tsv", "-o", "x", "--set", "epoch=4")
     assert wrong.returncode == 2
     assert "there is no epoch; did you mean epochs?" in wrong.stderr

@@ -7,6 +7,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from unmask.config import TextConfig
 from unmask.errors import InputError
-from unmask.text import Cleaner, Source, passed_over, read_documents, read_sources
+from unmask.text import Cleaner, Source, TextColumns, passed_over, read_documents, read_sources
 
 
 def write(path: Path, data: bytes) -> Path:
@@ -132,6 +133,25 @@ def test_language_from_source_or_row(tmp_path: Path) -> None:
         ]
 
 
+def test_without_a_text_column_one_with_a_usual_name_is_taken_and_told_once(
+    tmp_path: Path, heard: Any
+) -> None:
+    table, written = {"id": ["1"], "Texto": ["um barco"]}, {"b.csv": b"id,Texto\n1,um barco\n"}
+    written["c.jsonl"] = b'{"id": 1, "Texto": "um barco"}\n{"frase": "outro", "id": 2}\n'
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    paths = [tmp_path / "a.parquet", *(write(tmp_path / name, data) for name, data in written.items())]
+    config = TextConfig()
+    sources = [Source(path, path.name) for path in paths]
+    found = read_sources(sources, config, [], TextColumns(config, heard))
+    assert [doc.text for doc in found] == ["um barco"] * 3 + ["outro"]
+    assert heard.said == [
+        f"{paths[0]}: the text is taken from the column Texto",
+        f"{paths[2]}, line 2: the text is taken from the column frase",
+    ]
+    with pytest.raises(InputError, match="there is no column corpo, only id, Texto"):
+        read(paths[1], column="corpo")  # one that is named is not guessed
+
+
 def test_null_text_is_an_empty_document(tmp_path: Path) -> None:
     assert read(write(tmp_path / "x.jsonl", b'{"text": null}\n\n{"text": "a"}')) == ["", "a"]
     pq.write_table(pa.table({"text": [None, "a"]}), tmp_path / "x.parquet")
@@ -174,12 +194,16 @@ def test_standard_input_is_text_or_jsonl(
         ("x.jsonl", b'["a"]\n', "line 1: write one JSON object a line"),
         (
             "x.jsonl",
-            b'{"text": "a"}\n{"texto": "b"}',
-            "line 2: there is no column text, only texto;.*text.column=texto",
+            b'{"text": "a"}\n{"test": "b"}',
+            "line 2: there is no column text, only test; did you mean test.*--set text.column=NAME",
         ),
         ("x.jsonl", b'{"text": 5}', "line 1: text holds 5, not text"),
         ("x.jsonl", b"[" * 100_000, "line 1: not JSON"),
-        ("x.csv", b"id,body\n1,a\n", r"no column text, only id, body; say which with --set text.column=id"),
+        (
+            "x.csv",
+            b"id,corpo\n1,a\n",
+            "no column text, only id, corpo; say which with --set text.column=NAME",
+        ),
         ("x.csv", b"id,text\n1,a\n2,b,c\n", "line 3: 3 fields, 2 in the header; put quotes"),
         ("x.csv", b'text\n"a\nb\n', "line 4?.*quotation mark that is not closed"),
         ("x.parquet", b"PAR1 this is not one", "x.parquet is damaged or cut off"),

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from unmask.config import TextConfig
 from unmask.errors import InputError
 from unmask.progress import SILENT, Progress
-from unmask.text import Cleaner, Source, read_sources, sentence_starts
+from unmask.text import Cleaner, Source, TextColumns, read_sources, sentence_starts
 
 Item = TypeVar("Item")
 
@@ -18,7 +18,7 @@ def sentences(sources: Sequence[Source], progress: Progress = SILENT) -> Iterato
     clean, empty, found = Cleaner(config), list[Source](), False
     total = sum(source.expected_chars for source in sources)
     with progress.stage("text", total or None, "characters") as stage:
-        for document in read_sources(sources, config, empty):
+        for document in read_sources(sources, config, empty, TextColumns(config, progress)):
             stage.advance(len(document.text))
             text, reason = clean(document.text)
             if reason is None:

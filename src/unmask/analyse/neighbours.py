@@ -26,7 +26,7 @@ from unmask.analyse.graph import make_graph, search_graph
 from unmask.analyse.uses import Language, Use, embed_uses, find_uses, forms_of
 from unmask.errors import ConfigError, InputError, ModelError, OutputError
 from unmask.files import digest, disk_errors, write_json
-from unmask.predict.lines import one_source
+from unmask.predict.lines import chosen_column, one_source
 from unmask.predict.parts import EmbedSettings, Part, differing, make_parts
 from unmask.predict.predictor import Layer, Predictor
 from unmask.predict.standardise import Standardiser
@@ -278,7 +278,7 @@ def add_file(
         entry: dict[str, Any] = {"name": source.name, "state": list(source.state() or ())}
         if any(entry.items() <= before.items() for before in index.files):
             raise InputError(f"{source} is in {folder} already")
-        parts = _part_folder(folder, len(index.files))
+        parts, column = _part_folder(folder, len(index.files)), chosen_column(source, column, progress)
         _begin(folder, parts, entry | {"column": column} | made.facts(model))
         with progress.stage("embedding", source.expected_chars / 1e6, "MB") as stage:
             paths, _ = make_parts(model, made, source, column, parts, lambda number: True, stage)

@@ -48,7 +48,10 @@ StandardiserFile = Annotated[
     Path | None,
     typer.Option("--standardise", metavar="FILE", help="Apply a fitted standardiser.", show_default=False),
 ]
-Column = Annotated[str, typer.Option(help="The column or key that holds the text.")]
+Column = Annotated[
+    str,
+    typer.Option(help="The column or key that holds the text; without a `text`, one with a usual name."),
+]
 Engine = Annotated[
     Literal["local", "ray"],
     typer.Option(help="The cores of this machine, or tasks of a Ray cluster; the result is the same."),

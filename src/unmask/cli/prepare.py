@@ -62,7 +62,10 @@ def prepare(
         ),
     ] = None,
     column: Annotated[
-        str | None, typer.Option(help="The column or key that holds the text.", show_default="text")
+        str | None,
+        typer.Option(
+            help="The column or key that holds the text.", show_default="text, else one with a usual name"
+        ),
     ] = None,
     recipe: RecipeFile = None,
     set_: Changes = None,

@@ -33,7 +33,7 @@ from unmask.errors import ConfigError, CorpusError, InputError, OutputError
 from unmask.files import digest, disk_errors, write_json
 from unmask.processes import cores, folder_lock, ray_cluster, run_on_ray
 from unmask.progress import SILENT, Progress
-from unmask.text import Document, Source, State, passed_over, read_sources
+from unmask.text import Document, Source, State, TextColumns, passed_over, read_sources
 from unmask.tokenizer import Tokenizer
 
 WORK = ".work"
@@ -275,7 +275,7 @@ def _make_parts(
     job: Job,
     progress: Progress,
 ) -> None:
-    parts = work / "parts"
+    parts, columns = work / "parts", TextColumns(recipe.text, progress)
     whole = len(batches) >= job.of  # enough files: each machine reads its own and no others
     total = sum(batch.expected_chars for batch in batches) / 1e6
     with (
@@ -287,7 +287,7 @@ def _make_parts(
                 stage.advance(batch.expected_chars / 1e6)
                 continue
             chunks, empty = 0, list[Source]()
-            for index, documents in enumerate(_chunks(batch, recipe, empty)):
+            for index, documents in enumerate(_chunks(batch, recipe, empty, columns)):
                 chunks = index + 1
                 chars = sum(len(doc.text) for doc in documents) / 1e6
                 path = parts / f"{batch.name}-{index:06d}.safetensors"
@@ -343,10 +343,12 @@ def file_batches(sources: Sequence[Source]) -> list[FileBatch]:
     return batches
 
 
-def _chunks(batch: FileBatch, recipe: Recipe, empty: list[Source]) -> Iterator[list[Document]]:
+def _chunks(
+    batch: FileBatch, recipe: Recipe, empty: list[Source], columns: TextColumns
+) -> Iterator[list[Document]]:
     chunk: list[Document] = []
     chars = 0
-    for document in read_sources(batch.sources, recipe.text, empty):
+    for document in read_sources(batch.sources, recipe.text, empty, columns):
         chunk.append(document)
         chars += len(document.text)
         if chars >= CHUNK_CHARS:

@@ -21,7 +21,7 @@ import torch
 from unmask.data.prepare import SHARES_PER_CORE, Job
 from unmask.errors import ConfigError, InputError, OutputError
 from unmask.files import disk_errors, write_json
-from unmask.predict.lines import one_source
+from unmask.predict.lines import chosen_column, one_source
 from unmask.predict.loading import load
 from unmask.predict.parts import EmbedSettings, Part, differing, make_parts
 from unmask.predict.predictor import Predictor
@@ -61,7 +61,7 @@ def embed_file(
     start, out = time.monotonic(), Path(out)
     settings = checked(out, settings, fit)
     source = one_source(str(file))
-    state = source.state()
+    state, column = source.state(), chosen_column(source, column, progress)
     with _work(out, _plan(model, source, settings, column)) as parts:
         paths, kept = _make(model, source, settings, column, parts, lambda number: True, progress)
         if source.state() != state:
@@ -93,7 +93,7 @@ def embed_on_ray(
     source, place = one_source(str(file)), Path(out).absolute()
     source = replace(source, path=source.path and source.path.absolute())
     where = str(Path(folder).absolute()) if Path(folder).exists() else str(folder)
-    model = load(folder, "cpu")
+    model, column = load(folder, "cpu"), chosen_column(source, column, progress)
     plan = _plan(model, source, settings, column)
     with _work(place, plan, keep=True) as parts, ray_cluster(address) as cores:
         count = SHARES_PER_CORE * cores

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from unmask.errors import InputError
+from unmask.progress import Progress
+from unmask.text.columns import taken, text_column
 from unmask.text.sources import Source, find_sources, split_suffix
 from unmask.text.stream import decoded
 from unmask.text.tables import read_table
@@ -30,13 +32,26 @@ def placed_texts(source: Source, column: str = "text") -> Iterator[Placed]:
     if source.path and split_suffix(source.path)[0] == ".txt":
         yield from _lines(source)
         return
-
-    def is_header(names: list[str]) -> bool:
-        _check_column(names, column, str(source))
-        return True
-
-    for place, row in read_table(source, _LONGEST, is_header, [column]):
+    for place, row in read_table(source, _LONGEST, lambda there: [_column(there, column, str(source))]):
         yield place, _text(row, column, place)
+
+
+def chosen_column(source: Source, column: str, progress: Progress) -> str:
+    """The column that holds the texts, by the file's header or first row; told if it is not the one named."""
+    if source.path and split_suffix(source.path)[0] == ".txt":
+        return column
+    names: list[str] = []
+
+    def look(there: list[str]) -> list[str]:
+        names.extend(there)
+        return []
+
+    first = next(read_table(source, _LONGEST, look), None)
+    there = names or (list(first[1]) if first else [column])
+    found = _column(there, column, str(source))
+    if found != column:
+        progress.say(taken(str(source), found))
+    return found
 
 
 def _lines(source: Source) -> Iterator[Placed]:
@@ -60,9 +75,7 @@ def _split(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def _text(row: dict[str, Any], column: str, place: str) -> str:
-    if column not in row:
-        _check_column(list(row), column, place)
-    value = row[column]
+    value = row[_column(row, column, place)]
     if value is not None and not isinstance(value, str):
         raise InputError(f"{place}: {column} holds {str(value)[:40]}, not text")
     if value and _HALF.search(value):
@@ -70,7 +83,5 @@ def _text(row: dict[str, Any], column: str, place: str) -> str:
     return value or ""
 
 
-def _check_column(there: list[str], column: str, place: str) -> None:
-    if column not in there:
-        listed = ", ".join(there[:20])
-        raise InputError(f"{place}: there is no column {column}, only {listed}; say which with --column")
+def _column(there: Iterable[str], column: str, place: str) -> str:
+    return text_column(there, column, place, "--column NAME")

@@ -18,8 +18,18 @@ from unmask.progress import SILENT, Progress
 from unmask.tasks.columns import USUAL, Columns, TextTask, resolve, text_example
 from unmask.tasks.conll import DOCUMENT, PREFIXED, split_line
 from unmask.tasks.examples import TaggedExample, TextExample, second_texts
-from unmask.tasks.read import TABLES, WORDS, file_form, open_source, rows_of, stream_examples, text_rows
+from unmask.tasks.read import (
+    TABLES,
+    WORDS,
+    file_form,
+    open_source,
+    rows_of,
+    say_columns,
+    stream_examples,
+    text_rows,
+)
 from unmask.tasks.squad import read_row
+from unmask.text.columns import taken
 from unmask.text.stream import numbered_lines
 
 Row = dict[str, Any]
@@ -37,7 +47,7 @@ def predict_file(
         raise OutputError(f"{out}: predictions are written as {' '.join(_OUTPUTS)}")
     if out.exists():
         raise OutputError(f"{out} is there already: name another file, or remove it")
-    predicted = predictions(model, path, columns)
+    predicted = predictions(model, path, columns, progress)
     first = next(predicted, None)  # what cannot be read is told before anything is written
     if first is None:
         raise InputError(f"{path} is empty: there is no row in it")
@@ -55,12 +65,14 @@ def predict_file(
     return count
 
 
-def predictions(model: Predictor, path: Path, columns: Columns = USUAL) -> Iterator[Row]:
+def predictions(
+    model: Predictor, path: Path, columns: Columns = USUAL, progress: Progress = SILENT
+) -> Iterator[Row]:
     """Each row of a file with what the model says of it."""
     if isinstance(model, Classifier):
-        return _chunked(_text_rows(model, path, columns), lambda rows: _classified(model, rows))
+        return _chunked(_text_rows(model, path, columns, progress), lambda rows: _classified(model, rows))
     if isinstance(model, Tagger):
-        return _chunked(_word_rows(model, path, columns), lambda rows: _tagged(model, rows))
+        return _chunked(_word_rows(model, path, columns, progress), lambda rows: _tagged(model, rows))
     if isinstance(model, Answerer):
         return _chunked(_question_rows(path), lambda rows: _answered(model, rows))
     if isinstance(model.model, OnnxModel):
@@ -80,7 +92,9 @@ def _chunked(rows: Iterator[tuple[Row, Any]], predict: Callable[[list[Any]], Ite
             yield row | said
 
 
-def _text_rows(model: Classifier, path: Path, columns: Columns) -> Iterator[tuple[Row, TextExample]]:
+def _text_rows(
+    model: Classifier, path: Path, columns: Columns, progress: Progress
+) -> Iterator[tuple[Row, TextExample]]:
     task: TextTask = "pair" if model.settings.name == "pair" else "classify"
     task = "regress" if model.settings.name == "regress" else task
     if file_form(path) == ".txt":
@@ -92,10 +106,13 @@ def _text_rows(model: Classifier, path: Path, columns: Columns) -> Iterator[tupl
             yield {"text": text}, TextExample(text)
         return
     source, form = open_source(task, path)
+    say_columns(task, path, columns, progress, labelled=False)
     yield from text_rows(task, source, form, columns, labelled=False)
 
 
-def _word_rows(model: Tagger, path: Path, columns: Columns) -> Iterator[tuple[Row, str | tuple[str, ...]]]:
+def _word_rows(
+    model: Tagger, path: Path, columns: Columns, progress: Progress
+) -> Iterator[tuple[Row, str | tuple[str, ...]]]:
     """Rows with a text, or with words: of lists, or of CoNLL files."""
     form = file_form(path)
     tabular = form in (".txt", ".tsv") and _has_tags(path, model.config.labels)
@@ -104,12 +121,16 @@ def _word_rows(model: Tagger, path: Path, columns: Columns) -> Iterator[tuple[Ro
             yield {"text": text}, text
     elif form in TABLES and not tabular:
         source, form = open_source("classify", path)
+        told = columns
         for place, row in rows_of(source, form, columns):
             words = next((row[key] for key in WORDS if isinstance(row.get(key), list)), None)
             if words is not None and columns.text is None:
                 yield row, tuple(map(str, words))
                 continue
             chosen = resolve(tuple(row), "classify", columns, place, labelled=False)
+            if chosen != told:
+                told = chosen
+                progress.say(taken(str(path), str(chosen.text)))
             yield row, text_example(row, "classify", chosen, place).text
     else:
         for example in stream_examples("tag", path, columns, labelled=False):

@@ -1,6 +1,5 @@
 """Which column of a table holds what: as the user says, else by the names such columns usually have."""
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,14 +7,10 @@ from typing import Any, Literal
 
 from unmask.errors import InputError
 from unmask.tasks.examples import Target, TextExample
+from unmask.text.columns import TEXT, listed, no_column, usual_column
 
 TextTask = Literal["classify", "pair", "regress"]
 
-_TEXT = (
-    "text", "sentence", "review", "content", "comment", "tweet", "document", "body", "message", "sentence1",
-    "text1", "premise", "question1", "#1 string", "t", "texto", "frase", "comentário", "comentario",
-    "premissa",
-)  # fmt: skip
 _PAIR = (
     "pair", "sentence2", "text2", "hypothesis", "question2", "#2 string", "h", "texto2", "frase2", "hipótese",
     "hipotese",
@@ -56,9 +51,9 @@ def is_header(first: Sequence[str], columns: Columns) -> bool:
     if not columns.numbered or set(columns.said) <= set(first):
         return True
     place = int(columns.text or 0)
-    if 0 < place <= len(first) and first[place - 1].strip().lower() in _TEXT:
+    if 0 < place <= len(first) and first[place - 1].strip().lower() in TEXT:
         raise InputError(
-            f"the first row names its columns ({_listed(first)}): say them by name, for example "
+            f"the first row names its columns ({listed(first)}): say them by name, for example "
             f"--text-column {first[place - 1].strip()}; numbers are for files without a header"
         )
     return False
@@ -66,7 +61,7 @@ def is_header(first: Sequence[str], columns: Columns) -> bool:
 
 def resolve(there: Sequence[str], task: TextTask, columns: Columns, place: str, labelled: bool) -> Columns:
     """The columns to read among those that are there."""
-    text = _find(there, columns.text, _TEXT, "text", place)
+    text = _find(there, columns.text, TEXT, "text", place)
     wanted = columns.pair is not None or task == "pair"
     pair = (
         _find(there, columns.pair, _PAIR, "pair", place, needed=wanted)
@@ -88,21 +83,14 @@ def _find(
     if said is not None:
         if said in there:
             return said
-        close = difflib.get_close_matches(said, there, n=1)
-        hint = f"did you mean {close[0]}?" if close else "name it as it stands there"
-        raise InputError(f"{place}: there is no column {said}, only {_listed(there)}; {hint}")
-    lower = {name.lower().strip(): name for name in reversed(there)}
-    found = next((lower[name] for name in usual if name in lower), None)
+        raise no_column(there, said, place, "name it as it stands there")
+    found = usual_column(there, usual)
     if found is None and needed:
         raise InputError(
-            f"{place}: which column holds the {what}? It has {_listed(there)}; say it with --{what}-column,"
+            f"{place}: which column holds the {what}? It has {listed(there)}; say it with --{what}-column,"
             " by name, or by number (from 1) if the file has no header"
         )
     return found
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(name[:30] or '""' for name in names[:20])
 
 
 def text_example(row: Mapping[str, Any], task: TextTask, columns: Columns, place: str) -> TextExample:

@@ -70,7 +70,8 @@ def fewshot(
 ) -> FewshotResult:
     """Compare ways to classify with few examples; write results.json, curve.svg and report.html."""
     check_free(Path(out))
-    training, validation = (load_examples("classify", source, columns) for source in (train, valid))
+    training = load_examples("classify", train, columns, progress)
+    validation = load_examples("classify", valid, columns)
     tuning = FinetuneConfig(
         lr=settings.lr, batch=settings.batch, lora=settings.lora, length=settings.length, seed=settings.seed
     )

@@ -28,7 +28,7 @@ from unmask.tasks.examples import Example, TaggedExample, TextExample, data_mark
 from unmask.tasks.kinds import Evaluation, TaskKind, hold_out
 from unmask.tasks.lora import merge
 from unmask.tasks.questions import Questions
-from unmask.tasks.read import TASKS, Task, read_examples
+from unmask.tasks.read import TASKS, Task, read_examples, say_columns
 from unmask.tasks.replay import MEASURED, REPLAYED, Feed, Measure, MixedFeed, PlainBatches, PlainText
 from unmask.tasks.report import write_report
 from unmask.tasks.run import FinetuneResult, Material, Run
@@ -57,7 +57,7 @@ def finetune(
 ) -> FinetuneResult:
     """Train a new head, and as much of the model as the settings say; write a model folder."""
     check_free(Path(out))
-    training = load_examples(task, train, columns)
+    training = load_examples(task, train, columns, progress)
     if not training:
         raise InputError("there is no example to learn from")
     mark = data_mark(training)
@@ -185,11 +185,14 @@ def _plain(made: Material, path: str | None, tokens: int) -> PlainText | None:
     return None if path is None else PlainText(path, made.tokenizer, tokens)
 
 
-def load_examples(task: Task, source: Examples, columns: Columns) -> list[Any]:
-    """The examples of a file, or those given."""
-    if isinstance(source, Path | str):
-        return list(read_examples(task, source, columns))
-    return list(source)
+def load_examples(task: Task, source: Examples, columns: Columns, progress: Progress = SILENT) -> list[Any]:
+    """The examples of a file, or those given; which columns of the file they are is told."""
+    if not isinstance(source, Path | str):
+        return list(source)
+    examples = list(read_examples(task, source, columns))
+    if task != "tag" and task != "qa":
+        say_columns(task, Path(source), columns, progress)
+    return examples
 
 
 def split_examples(examples: Sequence[Any], share: float) -> tuple[list[Any], list[Any]]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from unmask.errors import InputError
+from unmask.progress import Progress
 from unmask.tasks.columns import USUAL, Columns, TextTask, is_header, resolve, text_example
 from unmask.tasks.conll import normalise_tags, read_conll, read_conllu
 from unmask.tasks.examples import Example, TaggedExample, TextExample
@@ -75,7 +76,7 @@ def rows_of(source: Source, form: str, columns: Columns = USUAL) -> Rows:
     """The rows of a table or of XML pairs, with their places."""
     if form == ".xml":
         return read_pairs(source)
-    return read_table(source, _LIMIT, lambda first: is_header(first, columns))
+    return read_table(source, _LIMIT, lambda first: first if is_header(first, columns) else None)
 
 
 def _examples(task: Task, source: Source, form: str, columns: Columns, labelled: bool) -> Iterator[Example]:
@@ -97,6 +98,21 @@ def text_rows(
             chosen = resolve(tuple(row), task, columns, place if names else str(source), labelled)
             names = tuple(row)
         yield row, text_example(row, task, chosen, place)
+
+
+def say_columns(
+    task: TextTask, path: Path, columns: Columns, progress: Progress, labelled: bool = True
+) -> None:
+    """Say which columns of a table are read, if not all of them were named."""
+    source, form = open_source(task, path)
+    first = next(rows_of(source, form, columns), None)
+    if form == ".xml" or first is None:
+        return
+    found = resolve(tuple(first[1]), task, columns, str(source), labelled)
+    if found != columns:
+        roles = (("text", found.text), ("second text", found.pair), ("label", found.label))
+        read = ", ".join(f"the {role} in {name}" for role, name in roles if name is not None)
+        progress.say(f"{path}: {read}")
 
 
 def _tagged(source: Source, form: str, labelled: bool) -> Iterator[Example]:

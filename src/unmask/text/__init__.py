@@ -4,7 +4,7 @@ from unmask.text.clean import Cleaner
 from unmask.text.document import Document
 from unmask.text.harvest import harvest_docs
 from unmask.text.languages import sampling_weights
-from unmask.text.read import passed_over, read_documents, read_sources
+from unmask.text.read import TextColumns, passed_over, read_documents, read_sources
 from unmask.text.sentences import sentence_starts
 from unmask.text.sources import Source, State, find_sources
 from unmask.text.split import SPLITS, split_of, text_hash
@@ -15,6 +15,7 @@ __all__ = [
     "Document",
     "Source",
     "State",
+    "TextColumns",
     "find_sources",
     "harvest_docs",
     "passed_over",

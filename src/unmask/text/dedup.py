@@ -27,7 +27,7 @@ from unmask.progress import SILENT, Progress
 from unmask.text.clean import Cleaner
 from unmask.text.document import Document
 from unmask.text.minhash import PERMUTATIONS, U64, signatures
-from unmask.text.read import passed_over, read_sources
+from unmask.text.read import TextColumns, passed_over, read_sources
 from unmask.text.sources import Source
 
 I64 = NDArray[np.int64]
@@ -125,7 +125,7 @@ def _batches(sources: Sequence[Source], config: TextConfig, progress: Progress) 
     batch: list[Document] = []
     empty: list[Source] = []
     size = 0
-    for doc in read_sources(sources, config, empty):
+    for doc in read_sources(sources, config, empty, TextColumns(config, progress)):
         batch.append(doc)
         size += len(doc.text)
         if size >= _BATCH_CHARS:

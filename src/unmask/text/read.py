@@ -1,6 +1,5 @@
 """Raw files -> documents, as a stream: memory does not grow with the size of the file."""
 
-import difflib
 import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -8,14 +7,36 @@ from typing import Any
 
 from unmask.config import TextConfig
 from unmask.errors import InputError
+from unmask.progress import SILENT, Progress
+from unmask.text.columns import no_column, taken, text_column
 from unmask.text.document import Document
 from unmask.text.sources import Source, find_sources, split_suffix
 from unmask.text.stream import BLANK_LINE, decoded, records, split_lines
 from unmask.text.tables import read_jsonl, read_table
 
-__all__ = ["Source", "find_sources", "passed_over", "read_documents", "read_sources"]
+__all__ = ["Source", "TextColumns", "find_sources", "passed_over", "read_documents", "read_sources"]
 
 _LONGEST_LANGUAGE = 40
+
+
+class TextColumns:
+    """Which columns hold text and language; a text column that was not named is told once."""
+
+    def __init__(self, config: TextConfig, progress: Progress = SILENT) -> None:
+        self._text, self._language, self._progress = config.column, config.language_column, progress
+        self._told = {config.column}
+
+    def __call__(self, there: list[str], place: str) -> list[str]:
+        """Those to read of the columns that are there."""
+        text = text_column(there, self._text, place, "--set text.column=NAME")
+        if text not in self._told:
+            self._told.add(text)
+            self._progress.say(taken(place, text))
+        if self._language is None:
+            return [text]
+        if self._language not in there:
+            raise no_column(there, self._language, place, "say which with --set text.language_column=NAME")
+        return [text, self._language]
 
 
 def read_documents(source: Source, config: TextConfig) -> Iterator[Document]:
@@ -29,11 +50,14 @@ def read_documents(source: Source, config: TextConfig) -> Iterator[Document]:
         raise InputError(f"{source} is empty: there is no document in it")
 
 
-def read_sources(sources: Sequence[Source], config: TextConfig, empty: list[Source]) -> Iterator[Document]:
+def read_sources(
+    sources: Sequence[Source], config: TextConfig, empty: list[Source], columns: TextColumns | None = None
+) -> Iterator[Document]:
     """The documents of several sources in order; those without any are put into `empty`."""
+    columns = columns or TextColumns(config)
     for source in sources:
         found = False
-        for document in _documents(source, config):
+        for document in _documents(source, config, columns):
             found = True
             yield document
         if not found:
@@ -46,8 +70,8 @@ def passed_over(empty: Sequence[object]) -> str:
     return f"passed over {len(empty)} without any text: {names}"
 
 
-def _documents(source: Source, config: TextConfig) -> Iterator[Document]:
-    rows = _plain(source, config) if _format(source) == ".txt" else _rows(source, config)
+def _documents(source: Source, config: TextConfig, columns: TextColumns) -> Iterator[Document]:
+    rows = _plain(source, config, columns) if _format(source) == ".txt" else _rows(source, config, columns)
     for text, language in rows:
         if len(language) > _LONGEST_LANGUAGE or not language.isprintable():
             raise InputError(f"{source}: {language[:40]!r} is no language; is text.language_column right?")
@@ -61,14 +85,14 @@ def _format(source: Source) -> str:
 Row = tuple[str, str]  # text, language
 
 
-def _plain(source: Source, config: TextConfig) -> Iterator[Row]:
+def _plain(source: Source, config: TextConfig, columns: TextColumns) -> Iterator[Row]:
     pieces = decoded(source)
     if source.path is None:  # standard input may be jsonl as well
         first = next(pieces, "")
         pieces = chain([first], pieces)
         if re.match(r'\s*\{\s*"', first):
             for place, row in read_jsonl(source, _line_limit(config), pieces):
-                yield _pick(row, config, place)
+                yield _pick(row, columns(list(row), place), place)
             return
     split = {"block": _blocks, "line": split_lines, "file": _whole}[config.documents]
     for record in records(pieces, split, config.max_chars):
@@ -84,40 +108,24 @@ def _whole(text: str) -> list[str]:
     return [text]
 
 
-def _rows(source: Source, config: TextConfig) -> Iterator[Row]:
-    def is_header(there: list[str]) -> bool:
-        _check_columns(there, config, str(source))
-        return True
+def _rows(source: Source, config: TextConfig, columns: TextColumns) -> Iterator[Row]:
+    names: tuple[str, ...] = ()
+    for place, row in read_table(source, _line_limit(config), lambda there: columns(there, str(source))):
+        if tuple(row) != names:  # once for a table; lines of JSON may differ
+            names = tuple(row)
+            chosen = columns(list(row), place)
+        yield _pick(row, chosen, place)
 
-    columns = [column for column in (config.column, config.language_column) if column]
-    for place, row in read_table(source, _line_limit(config), is_header, columns):
-        yield _pick(row, config, place)
 
-
-def _pick(row: dict[str, Any], config: TextConfig, place: str) -> Row:
+def _pick(row: dict[str, Any], columns: Sequence[str], place: str) -> Row:
     """The text and language of a row; null counts as empty."""
     values = []
-    for column in (config.column, config.language_column):
-        if column is None:
-            values.append("")
-            continue
-        if column not in row:
-            _check_columns(list(row), config, place)
+    for column in columns:
         value = row[column]
         if value is not None and not isinstance(value, str):
             raise InputError(f"{place}: {column} holds {str(value)[:40]}, not text")
         values.append(value or "")
-    return values[0], values[1]
-
-
-def _check_columns(there: list[str], config: TextConfig, place: str) -> None:
-    for key, column in (("column", config.column), ("language_column", config.language_column)):
-        if column and column not in there:
-            close = difflib.get_close_matches(column, there, n=1) or there[:1] or ["NAME"]
-            raise InputError(
-                f"{place}: there is no column {column}, only {', '.join(there[:20])};"
-                f" say which with --set text.{key}={close[0]}"
-            )
+    return values[0], values[1] if len(values) > 1 else ""
 
 
 def _line_limit(config: TextConfig) -> int:

@@ -12,22 +12,21 @@ from unmask.text.stream import CHUNK, numbered_lines, reading, seekable
 Rows = Iterator[tuple[str, dict[str, Any]]]  # where the row stands, in words; its values
 
 
-def read_table(
-    source: Source,
-    limit: int,
-    is_header: Callable[[list[str]], bool] = bool,
-    columns: Sequence[str] | None = None,
-) -> Rows:
-    """The rows of a table; `is_header` sees the names, and may say that they are the first row's values.
+Choose = Callable[[list[str]], Sequence[str] | None]
+"""From the names of all columns those to read; None: these are no names but the first row's values."""
 
-    The columns of such a file are called 1, 2, 3 …; of parquet files only `columns` are read, if given.
+
+def read_table(source: Source, limit: int, choose: Choose = list) -> Rows:
+    """The rows of a table; those of parquet files have only the columns that are chosen.
+
+    The columns of a file without names are called 1, 2, 3 …; lines of JSON may differ, and nothing is chosen.
     """
     form = split_suffix(source.path)[0] if source.path else ".jsonl"
     if form == ".jsonl":
         return read_jsonl(source, limit)
     if form == ".parquet":
-        return _parquet(source, is_header, columns)
-    return _csv(source, limit, "\t" if form == ".tsv" else ",", is_header)
+        return _parquet(source, choose)
+    return _csv(source, limit, "\t" if form == ".tsv" else ",", choose)
 
 
 def read_jsonl(source: Source, limit: int, pieces: Iterable[str] | None = None) -> Rows:
@@ -45,7 +44,7 @@ def read_jsonl(source: Source, limit: int, pieces: Iterable[str] | None = None) 
         yield f"{source}, line {number}", row
 
 
-def _csv(source: Source, limit: int, delimiter: str, is_header: Callable[[list[str]], bool]) -> Rows:
+def _csv(source: Source, limit: int, delimiter: str, choose: Choose) -> Rows:
     csv.field_size_limit(limit)
     lines = (line + "\n" for _, line in numbered_lines(source, limit))
     if delimiter == ",":
@@ -59,7 +58,7 @@ def _csv(source: Source, limit: int, delimiter: str, is_header: Callable[[list[s
             if not fields:
                 continue
             if header is None:
-                named = is_header(fields)
+                named = choose(fields) is not None
                 header = fields if named else [str(number + 1) for number in range(len(fields))]
                 if named:
                     continue
@@ -76,13 +75,13 @@ def _csv(source: Source, limit: int, delimiter: str, is_header: Callable[[list[s
         ) from None
 
 
-def _parquet(source: Source, is_header: Callable[[list[str]], bool], columns: Sequence[str] | None) -> Rows:
+def _parquet(source: Source, choose: Choose) -> Rows:
     import pyarrow.parquet as pq
 
     with reading(source), seekable(source) as file:
         # A small buffer, so that a row group of any size is read in pieces.
         table = pq.ParquetFile(file, buffer_size=CHUNK, pre_buffer=False)
-        is_header(table.schema_arrow.names)
+        columns = choose(table.schema_arrow.names)
         number = 0
         for batch in table.iter_batches(batch_size=1024, columns=columns):
             for row in batch.to_pylist():

@@ -7,7 +7,7 @@ from unmask.config import Recipe, TextConfig, write_recipe
 from unmask.errors import OutputError
 from unmask.files import disk_errors
 from unmask.progress import SILENT, Progress
-from unmask.text import Cleaner, Document, Source, passed_over, read_sources
+from unmask.text import Cleaner, Document, Source, TextColumns, passed_over, read_sources
 from unmask.tokenizer.extend import extend
 from unmask.tokenizer.report import Meter, VocabularyReport
 from unmask.tokenizer.tokenizer import Tokenizer
@@ -74,7 +74,7 @@ def clean_documents(
     clean = Cleaner(config)
     total = sum(source.expected_chars for source in sources) / 1e6
     with progress.stage("reading", total or None, "MB") as stage:
-        for document in read_sources(sources, config, empty):
+        for document in read_sources(sources, config, empty, TextColumns(config, progress)):
             stage.advance(len(document.text) / 1e6)
             text, dropped = clean(document.text)
             if dropped is None:
