@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,10 +49,22 @@ def record(step: int) -> str:
     return json.dumps(values | {"accuracy": accuracy, "lr": 1e-3 / step}) + "\n"
 
 
+def tuned(seed: int, step: int, matthews: float, best: bool) -> str:
+    scores = {"accuracy": 0.6, "matthews": matthews}
+    values = {"split": "valid", "seed": seed, "step": step, "scores": scores, "best": best}
+    return json.dumps(values) + "\n"
+
+
 @pytest.fixture(scope="session")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that is still training."""
+    """A run that is still training, beside two fine-tuned models, one of them of two seeds."""
     root = tmp_path_factory.mktemp("runs")
+    epochs = [(5, 0.1, True), (10, 0.293, True), (15, -0.2, False)]
+    for name, seeds in {"tuned": 1, "seeds": 2}.items():
+        (root / name).mkdir()
+        lines = [tuned(seed, *epoch) for seed in range(seeds) for epoch in epochs]
+        (root / name / "metrics.jsonl").write_text("".join(lines))
+        os.utime(root / name / "metrics.jsonl", (0, 0))  # the page begins with the newest
     (root / "training").mkdir()
     (root / "training" / "metrics.jsonl").write_text("".join(map(record, range(1, 41))))
     return root / "training"

@@ -40,6 +40,7 @@ def test_fill_hides_words_and_lists_candidates(studio: str, open_page: Open, loc
 def test_fill_shows_which_words_decided_and_puts_a_word_in(studio: str, open_page: Open) -> None:
     page = open_page(f"{studio}/#fill?text=the+black+cat+sleeps+on+the+roof&hidden=2&model=lm")
     candidate = page.locator("button.candidate").first
+    expect(page.locator(".why-said")).to_contain_text("Point at a candidate")
     candidate.hover()
     expect(page.locator(".why-said")).to_contain_text("Decided")
     painted = page.locator(".word").evaluate_all(
@@ -50,6 +51,14 @@ def test_fill_shows_which_words_decided_and_puts_a_word_in(studio: str, open_pag
     page.locator(".why-said button").click()
     expect(page.locator(".word[aria-pressed=true]")).to_have_count(0)
     assert page.locator("textarea").input_value() != "the black cat sleeps on the roof"
+
+
+def test_fill_leaves_no_band_where_nothing_is_hidden(studio: str, open_page: Open) -> None:
+    page = open_page(f"{studio}/#fill?text=the+black+cat&model=lm")
+    expect(page.locator(".columns .soft")).to_be_visible()
+    expect(page.locator(".why")).to_be_hidden()
+    page.get_by_role("button", name="cat", exact=True).click()
+    expect(page.locator(".why")).to_be_visible()
 
 
 def test_fill_takes_written_masks_and_both_mask_tokens(studio: str, open_page: Open) -> None:
@@ -138,6 +147,29 @@ def test_runs_grow_while_they_train(
 
 
 @BOTH
+def test_scores_of_a_run_have_names_and_their_best_epoch(
+    studio: str, open_page: Open, locale: str, width: str
+) -> None:
+    page = open_page(f"{studio}/#runs?run=tuned", locale=locale, width=width)
+    names = {"en-GB": ["Accuracy", "Matthews correlation"], "pt-BR": ["Acurácia", "Correlação de Matthews"]}
+    expect(page.locator(".charts h2")).to_have_text(names[locale])
+    said = {
+        "en-GB": ["validation -0.2", "best: 0.293, step 10"],
+        "pt-BR": ["validação -0,2", "melhor: 0,293, passo 10"],
+    }
+    expect(page.locator(".curve-legend").nth(1).locator("> span")).to_have_text(said[locale])
+    assert "60%" in page.locator(".curve-legend").first.inner_text()
+    assert page.locator(".curves").nth(1).evaluate("node => !node.textContent.includes('%')")
+    ring, dots = page.locator(".curves .best").nth(1), page.locator(".curves").nth(1).locator("circle")
+    assert ring.get_attribute("cx") == dots.nth(1).get_attribute("cx")
+    assert ring.get_attribute("cy") == dots.nth(1).get_attribute("cy")
+    page.locator("select").select_option("seeds")
+    expect(page.locator(".curves").first.locator(".best")).to_have_count(2)
+    seed = {"en-GB": "validation, seed 1", "pt-BR": "validação, semente 1"}[locale]
+    expect(page.locator(".curve-legend").first).to_contain_text(seed)
+
+
+@BOTH
 def test_compare_asks_two_models(studio: str, open_page: Open, locale: str, width: str) -> None:
     page = open_page(
         f"{studio}/#compare?a=lm&b=other&text=the+black+cat&hidden=1", locale=locale, width=width
@@ -149,6 +181,11 @@ def test_compare_asks_two_models(studio: str, open_page: Open, locale: str, widt
         expect(sides.nth(side).locator(".surprise").first).to_be_visible()
     page.locator("select").nth(1).select_option("topics")
     expect(sides.locator("div.candidate")).to_have_count(0)
+    expect(sides.first.get_by_role("link")).to_have_count(2)
+    label = {"en-GB": "Label a text", "pt-BR": "Rotular um texto"}[locale]
+    sides.nth(1).get_by_role("link", name=label).click()
+    expect(page.locator(".candidate-word")).to_have_count(3)
+    assert "model=topics" in page.url
 
 
 def test_panels_offer_what_a_model_can_do(studio: str, open_page: Open) -> None:
@@ -158,6 +195,8 @@ def test_panels_offer_what_a_model_can_do(studio: str, open_page: Open) -> None:
     page = open_page(f"{studio}/#meaning?view=pair&model=graph")
     expect(page.locator(".heat").first).to_be_visible()
     expect(page.get_by_label("Vectors from")).to_have_count(0)
+    page = open_page(f"{studio}/#meaning?view=pair&model=lm&layer=77")
+    expect(page.locator(".heat").first).to_be_visible()  # at a layer that there is
     page = open_page(f"{studio}/#tasks?model=pairs")
     expect(page.get_by_label("Second text")).to_be_visible()
     expect(page.locator(".candidate")).to_have_count(0)

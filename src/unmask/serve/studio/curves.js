@@ -1,23 +1,27 @@
 // Curves of a run as SVG, with the values under the pointer.
 
 import { fill, h, s } from "./dom.js";
-import { compact, number, percent, t } from "./i18n.js";
+import { number, t } from "./i18n.js";
 
 const [WIDTH, HEIGHT] = [380, 210];
 const [LEFT, RIGHT, TOP, BOTTOM] = [52, 12, 12, 30];
 const POINTS = 160; // a longer curve shows means
+const COLOURS = 6;
 
-/** A chart of series {name, points: [[step, value]…]}; `share` writes values in per cent. */
-export function curves(title, series, share = false) {
-  const shown = series.map(({ name, points }) => ({ name, points: thin(points) }));
-  const all = shown.flatMap(({ points }) => points);
+/** A chart of series {name, points: [[step, value]…], best: the step to mark}; `write` puts values in words. */
+export function curves(title, series, write) {
+  const shown = series.map(({ name, points, best }) => ({
+    name,
+    points: thin(points),
+    best: points.find(([step]) => step === best),
+  }));
+  const all = shown.flatMap(({ points, best }) => (best ? [...points, best] : points));
   const xs = span(all.map(([x]) => x));
   const grid = ticks(...span(all.map(([, y]) => y)));
   const place = {
     x: (x) => LEFT + ((x - xs[0]) / (xs[1] - xs[0] || 1)) * (WIDTH - LEFT - RIGHT),
     y: (y) => HEIGHT - BOTTOM - ((y - grid[0]) / (grid.at(-1) - grid[0])) * (HEIGHT - TOP - BOTTOM),
   };
-  const write = (value) => (share ? percent(value) : compact(value));
   const last = shown.map(({ name, points }) => `${name} ${write(points.at(-1)[1])}`).join(", ");
   const picture = s(
     "svg",
@@ -28,24 +32,38 @@ export function curves(title, series, share = false) {
       "aria-label": t("runs.chart", { title, values: last }),
     },
     axes(xs, grid, place, write),
-    shown.map(({ points }, index) => curve(points, index, place)),
+    shown.map((one, index) => curve(one, index, place)),
   );
   const legend = h(
     "p",
     { class: "curve-legend small" },
-    shown.map(({ name, points }, index) =>
-      h(
-        "span",
-        {},
-        h("span", { class: `line-key series-${index}`, "aria-hidden": "true" }),
-        `${name} `,
-        h("strong", {}, write(points.at(-1)[1])),
-      ),
-    ),
+    shown.flatMap(({ name, points, best }, index) => [
+      key(name, index, write(points.at(-1)[1])),
+      best && bestKey(best, write),
+    ]),
   );
   follow(picture, shown, place, write, legend);
   return h("figure", { class: "card" }, h("h2", { class: "minor" }, title), legend, picture);
 }
+
+const colour = (index) => `series-${index % COLOURS}`;
+
+const key = (name, index, value) =>
+  h(
+    "span",
+    {},
+    h("span", { class: `line-key ${colour(index)}`, "aria-hidden": "true" }),
+    `${name} `,
+    h("strong", {}, value),
+  );
+
+const bestKey = ([step, value], write) =>
+  h(
+    "span",
+    {},
+    h("span", { class: "best-key", "aria-hidden": "true" }),
+    t("runs.best", { value: write(value), step: number(step, 6) }),
+  );
 
 function axes(xs, grid, place, write) {
   const lines = grid.map((value) => [
@@ -64,7 +82,8 @@ function axes(xs, grid, place, write) {
   );
 }
 
-function curve(points, index, place) {
+function curve({ points, best }, index, place) {
+  const ring = best && s("circle", { class: "best", r: 6, cx: place.x(best[0]), cy: place.y(best[1]) });
   const way = points
     .map(([x, y], number) => `${number ? "L" : "M"}${place.x(x).toFixed(1)} ${place.y(y).toFixed(1)}`)
     .join("");
@@ -72,7 +91,7 @@ function curve(points, index, place) {
     points.length <= 30
       ? points.map(([x, y]) => s("circle", { r: 2.6, cx: place.x(x), cy: place.y(y) }))
       : [];
-  return s("g", { class: `curve series-${index}` }, s("path", { d: way }), dots);
+  return s("g", { class: `curve ${colour(index)}` }, s("path", { d: way }), dots, ring);
 }
 
 /** Show the values nearest to the pointer in the legend. */
@@ -94,15 +113,7 @@ function follow(picture, series, place, write, legend) {
     line.setAttribute("x1", place.x(step));
     line.setAttribute("x2", place.x(step));
     line.setAttribute("visibility", "visible");
-    const values = near.map((point, index) =>
-      h(
-        "span",
-        {},
-        h("span", { class: `line-key series-${index}`, "aria-hidden": "true" }),
-        `${series[index].name} `,
-        h("strong", {}, write(point[1])),
-      ),
-    );
+    const values = near.map((point, index) => key(series[index].name, index, write(point[1])));
     fill(legend, values, h("span", { class: "soft" }, `${t("runs.step")} ${number(step, 6)}`));
   });
   picture.addEventListener("pointerleave", () => {

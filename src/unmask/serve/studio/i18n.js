@@ -33,6 +33,9 @@ export const isExample = (text) =>
     ([key, words]) => /example|^tasks\..*-.*\./.test(key) && words[current] === text,
   );
 
+/** Whether there are words of a key. */
+export const known = (key) => key in strings;
+
 /** The words of a key, with {names} replaced. */
 export function t(key, values = {}) {
   const words = strings[key]?.[current];
@@ -42,15 +45,21 @@ export function t(key, values = {}) {
 
 /** A number as people of the language write it. */
 export function number(value, digits = 2) {
-  if (value && Math.abs(value) < 1e-3) return value.toExponential(1);
-  return new Intl.NumberFormat(document.documentElement.lang, {
-    maximumSignificantDigits: digits + 1,
-  }).format(value);
+  const tiny = value && Math.abs(value) < 1e-3;
+  const shape = tiny
+    ? { notation: "scientific", maximumSignificantDigits: 2 }
+    : { maximumSignificantDigits: digits + 1 };
+  return new Intl.NumberFormat(document.documentElement.lang, shape).format(value);
 }
 
 /** A number with fixed decimals. */
 export function decimal(value, digits = 2) {
-  const shape = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+  return decimalAs("decimal", value, digits);
+}
+
+function decimalAs(style, value, digits) {
+  const fixed = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+  const shape = { style, ...fixed, signDisplay: "negative" }; // never -0.00
   return new Intl.NumberFormat(document.documentElement.lang, shape).format(value);
 }
 
@@ -58,8 +67,7 @@ export function decimal(value, digits = 2) {
 export function percent(share) {
   const size = Math.abs(share);
   const digits = size === 0 || size >= 0.0995 ? 0 : size >= 0.00995 ? 1 : 2;
-  const shape = { style: "percent", minimumFractionDigits: digits, maximumFractionDigits: digits };
-  return new Intl.NumberFormat(document.documentElement.lang, shape).format(share);
+  return decimalAs("percent", share, digits);
 }
 
 /** A large number in few letters. */

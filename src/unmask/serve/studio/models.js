@@ -39,9 +39,9 @@ export function modelField(models, chosen, change, label = t("model.label")) {
 }
 
 /** A model's size in a line. */
-function facts({ family, layers, heads, width, vocab_size: vocabulary }) {
+function facts({ family, layers, heads, width, vocab_size: vocabulary, standardised }) {
   const sizes = { family, layers, heads, width, vocabulary: number(vocabulary, 5) };
-  return t("model.facts", sizes);
+  return t("model.facts", sizes) + (standardised.length ? t("model.standardised") : "");
 }
 
 /** What to say where a panel has nothing to show. */
@@ -52,7 +52,7 @@ export function emptyCard(words) {
 /** A choice of model and of its layer, which begins anew with another model; `asked` is what requests say. */
 export function modelAndLayer(models, params, changed) {
   let model = named(models, params.get("model"));
-  let layer = model.onnx ? "" : (params.get("layer") ?? "");
+  let layer = layersOf(model).includes(params.get("layer")) ? params.get("layer") : "";
   const layers = h("div");
   const showLayers = () =>
     fill(
@@ -77,10 +77,14 @@ export function modelAndLayer(models, params, changed) {
   };
 }
 
+/** The layers that have vectors to compare, where there is a choice. */
+const layersOf = (model) =>
+  model.onnx ? [] : Array.from({ length: model.layers + 1 }, (_, layer) => String(layer));
+
 /** A choice of the layer whose vectors are compared; "" leaves it to the server. Graphs have the last alone. */
 function layerField(model, chosen, change) {
-  if (model.onnx) return null;
-  const numbers = Array.from({ length: model.layers + 1 }, (_, layer) => String(layer));
+  const numbers = layersOf(model);
+  if (!numbers.length) return null;
   const names = numbers.map((layer) => [
     layer,
     layer === "0" ? t("meaning.layer.input") : t("meaning.layer.number", { layer }),

@@ -43,7 +43,7 @@ export function whyBox(words, current, putIn, announce) {
     work.stop();
     pin(null);
     words.paint(null);
-    fill(said);
+    fill(said, h("p", { class: "soft" }, t("fill.why.hint")), legend());
   }
 
   function pin(button) {

@@ -41,6 +41,8 @@ export function mount(root, { info, params, save }) {
     });
     if (!shared.length) {
       inputs = null;
+      save({ a: pair[0].name, b: pair[1].name });
+      sides.forEach(({ result }, side) => fill(result, abilities(pair[side])));
       return void fill(form, note(t("compare.nothing")));
     }
     if (!shared.includes(task)) task = shared[0];
@@ -88,6 +90,16 @@ export function mount(root, { info, params, save }) {
     soon.cancel();
     sides.forEach(({ work }) => work.stop());
   };
+}
+
+/** What a model can do by itself, with the way to where it does it. */
+function abilities({ name, tasks }) {
+  const places = { [FILL]: "fill", "feature-extraction": "meaning" };
+  const link = (task) => {
+    const address = new URLSearchParams({ model: name, ...(!places[task] && { task }) });
+    return h("li", {}, h("a", { href: `#${places[task] ?? "tasks"}?${address}` }, t(`tasks.${task}`)));
+  };
+  return div("stack", note(t("compare.able")), h("ul", { class: "abilities" }, tasks.map(link)));
 }
 
 function fillInputs(given, changed) {

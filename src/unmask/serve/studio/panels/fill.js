@@ -36,6 +36,7 @@ export function mount(root, { info, params, save, announce }) {
     const { masked, places } = hide(text.value, words.words, words.chosen, model.mask_token);
     const masks = words.words.flatMap((word, index) => (word.mask || words.chosen.has(index) ? [index] : []));
     why.clear();
+    why.box.hidden = !masks.length;
     if (!masks.length) {
       work.stop();
       return void fill(results, note(t(text.value.trim() ? "fill.choose" : "fill.nothing")));
@@ -77,13 +78,12 @@ export function mount(root, { info, params, save, announce }) {
       "card",
       div(
         "fields",
-        field(t("fill.text"), text),
+        field(t("fill.text"), text, t("fill.hint")),
         modelField(models, model, (chosen) => {
           model = chosen;
           ask();
         }),
       ),
-      h("p", { class: "hint" }, t("fill.hint")),
       words.box,
       why.box,
     ),

@@ -36,11 +36,7 @@ export function mountPair(root, { models, params, save, announce }) {
     div(
       "card stack",
       div("halves", field(t("pair.a"), a), field(t("pair.b"), b)),
-      div(
-        "pair-of-fields",
-        list,
-        layers,
-      ),
+      div("pair-of-fields", list, layers),
     ),
     work.line,
     results,

@@ -3,13 +3,14 @@
 import { get } from "../api.js";
 import { curves } from "../curves.js";
 import { div, field, fill, h, note, select } from "../dom.js";
-import { compact, number, t } from "../i18n.js";
+import { compact, known, number, percent, t } from "../i18n.js";
 import { emptyCard } from "../models.js";
 import { status } from "../status.js";
 
 const PAUSE = 2000; // milliseconds between two looks
 const ASIDE = ["step", "epoch", "tokens", "seconds", "seed", "best", "skipped"]; // not curves
 const SHARES = ["accuracy", "scores", "mfu", "fill", "guess"];
+const NO_SHARES = ["scores.matthews", "scores.spearman", "scores.pearson", "scores.mae"]; // from -1 to 1, or of any size
 const FIRST = ["loss", "accuracy", "scores", "parts", "lr", "grad_norm", "tokens_per_s"];
 
 export function mount(root, { info, params, save, announce }) {
@@ -81,14 +82,19 @@ export function mount(root, { info, params, save, announce }) {
 
 const newest = (runs) => runs.reduce((best, run) => (run.updated > best.updated ? run : best));
 
-/** A chart for each thing measured, with a curve for each split; means of one objective are not shown twice. */
+/** A chart for each thing measured, with a curve for each split and seed; means of one objective are not shown twice. */
 function chartsOf(records) {
   const found = new Map();
+  const best = new Map(); // the step whose model was kept, by curve
+  const seeds = new Set(records.map(({ seed }) => seed)).size;
   for (const record of records) {
     if (record.split === "cloze") continue;
+    const split = splitName(record.split);
+    const name = seeds > 1 ? t("runs.seed", { split, seed: record.seed }) : split;
+    if (record.best) best.set(name, record.step);
     for (const [path, value] of numbersOf(record)) {
       const series = found.get(path) ?? found.set(path, new Map()).get(path);
-      const points = series.get(record.split) ?? series.set(record.split, []).get(record.split);
+      const points = series.get(name) ?? series.set(name, []).get(name);
       points.push([record.step, value]);
     }
   }
@@ -100,8 +106,8 @@ function chartsOf(records) {
     .map(([path, series]) =>
       curves(
         title(path),
-        [...series].map(([split, points]) => ({ name: splitName(split), points })),
-        SHARES.includes(path.split(".")[0]),
+        [...series].map(([name, points]) => ({ name, points, best: best.get(name) })),
+        SHARES.includes(path.split(".")[0]) && !NO_SHARES.includes(path) ? percent : compact,
       ),
     );
 }
@@ -117,13 +123,13 @@ function numbersOf(record) {
     .filter(([, value]) => typeof value === "number");
 }
 
-const KNOWN = ["loss", "lr", "grad_norm", "tokens_per_s", "mfu", "fill", "guess"];
-const GROUPS = ["accuracy", "parts", "scores"];
-
+/** What is measured, in words; a name that we have none for stands as it is. */
 function title(path) {
   const [group, name] = path.split(".");
-  if (KNOWN.includes(path)) return t(`runs.${path}`);
-  return GROUPS.includes(group) ? t(`runs.of.${group}`, { name }) : path;
+  if (!name) return known(`runs.${path}`) ? t(`runs.${path}`) : path;
+  if (group === "scores") return known(`runs.score.${name}`) ? t(`runs.score.${name}`) : name;
+  const part = known(`runs.part.${name}`) ? t(`runs.part.${name}`) : name;
+  return known(`runs.of.${group}`) ? t(`runs.of.${group}`, { name: part }) : `${group}, ${part}`;
 }
 
-const splitName = (split) => (["train", "valid"].includes(split) ? t(`runs.${split}`) : split);
+const splitName = (split) => (known(`runs.split.${split}`) ? t(`runs.split.${split}`) : split);
