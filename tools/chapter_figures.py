@@ -79,19 +79,25 @@ def figures(pages: list[Space], words: dict[str, str]) -> dict[str, Chart]:
             "q ∝ pᵅ", words["share"], {f"α = {alpha}": shares for alpha, shares in second["shares"].items()}
         ),
         "descent": _curves(words, "descent", "root", _roots(third["descents"])),
-        "rates": _curves(words, "rates", "loss", _cut_off(third["curves"])),
+        "rates": _curves(words, "rates", "loss", _judged(third)),
         "schedules": _curves(words, "schedules", "highest", third["shapes"]),
         "banco": _uses(fourth, words),
         "causal-weights": heat_map(
-            words["causal"], words["weight"], fifth["causal"].tolist(), "12345", "12345"
+            words["causal"], words["weight"], fifth["causal"].tolist(), "12345", "12345", numbers=True
         ),
     }
 
 
 def _influences(page: Space, words: dict[str, str]) -> dict[str, Chart]:
     largest = max(float(each.max()) for each in page["influence"].values())
+    outputs, inputs = (
+        [f"{letter}{number} {word}" for number, word in zip("₁₂₃₄₅₆", page["words"], strict=True)]
+        for letter in "hx"
+    )
     maps = {
-        causal: heat_map(words[str(causal)], words["moved"], (each / largest).tolist(), *[page["words"]] * 2)
+        causal: heat_map(
+            words[str(causal)], words["moved"], (each / largest).tolist(), outputs, inputs, numbers=True
+        )
         for causal, each in page["influence"].items()
     }
     return {"influence-causal": maps[True], "influence-bidirectional": maps[False]}
@@ -107,9 +113,12 @@ def _roots(series: dict[str, list[float]]) -> dict[str, list[float]]:
     return {name: [value**0.5 for value in values] for name, values in series.items()}
 
 
-def _cut_off(series: dict[float, list[float]]) -> dict[float, list[float]]:
-    """Losses of which some leave the picture."""
-    return {name: [min(value, 10.0) for value in values] for name, values in series.items()}
+def _judged(page: Space) -> dict[str, list[float]]:
+    """Losses of which some leave the picture, each with the verdict on its rate."""
+    return {
+        f"{rate:g}: {page['verdicts'][rate][0]}": [min(loss, 10.0) for loss in losses]
+        for rate, losses in page["curves"].items()
+    }
 
 
 def _uses(page: Space, words: dict[str, str]) -> Chart:
@@ -131,7 +140,8 @@ def _uses(page: Space, words: dict[str, str]) -> Chart:
 
 
 EN = {
-    "True": "Causal", "False": "Bidirectional", "moved": "how much an input (column) moves an output (row)",
+    "True": "Causal", "False": "Bidirectional",
+    "moved": "how much an input x (column) moves an output h (row)",
     "share": "share of each language", "descent": "A valley", "root": "root of the loss",
     "rates": "Learning rates", "loss": "loss, cut off at 10", "schedules": "Schedules",
     "highest": "share of the highest rate",
@@ -139,7 +149,8 @@ EN = {
     "step": "step", "causal": "Five tokens", "weight": "weight that a token (row) gives to another (column)",
 }  # fmt: skip
 PT = {
-    "True": "Causal", "False": "Bidirecional", "moved": "quanto uma entrada (coluna) move uma saída (linha)",
+    "True": "Causal", "False": "Bidirecional",
+    "moved": "quanto uma entrada x (coluna) move uma saída h (linha)",
     "share": "parte de cada língua", "descent": "Um vale", "root": "raiz da perda",
     "rates": "Taxas de aprendizagem", "loss": "perda, cortada em 10", "schedules": "Formas",
     "highest": "parte da taxa mais alta",
