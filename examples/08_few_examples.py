@@ -9,8 +9,8 @@ from itertools import product
 from pathlib import Path
 
 import unmask
-from unmask.tasks.comparison import FewshotConfig
 from unmask.tasks.examples import TextExample
+from unmask.tasks.settings import FewshotConfig
 
 MODEL = sys.argv[1] if len(sys.argv) > 1 else "example-out/02/run/model"
 OUT = Path("example-out/08")

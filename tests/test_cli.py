@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 import unmask
 from unmask.cli import app
@@ -103,7 +104,10 @@ def test_languages_in_the_summary(folder: Path) -> None:
         ),
         (["prepare", "a.txt", "-t", "vocab", "-o", "a.txt"], "a.txt"),
         (["corpus", "vocab"], "is not a corpus"),
-        (["tokenizer", "a.txt", "--vocab-size", "90", "-o", "y", "--kind", "wordpice"], "wordpice"),
+        (
+            ["tokenizer", "a.txt", "-o", "y", "--kind", "wordpice"],
+            "unmask: --kind: input should be 'wordpiece'",
+        ),
     ],
 )
 def test_mistakes_are_one_line_and_status_2(folder: Path, arguments: list[str], says: str) -> None:
@@ -111,6 +115,24 @@ def test_mistakes_are_one_line_and_status_2(folder: Path, arguments: list[str], 
     assert failed.returncode == 2, failed.stderr
     assert "Traceback" not in failed.stderr
     assert says in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["pretrain", "x", "--learning-rate", "1"], "did you mean --set train.lr=…?"),
+        (["prepare", "x", "--min-chars", "1"], "did you mean --set text.min_chars=…?"),
+        (["finetune", "classify", "--learning-rate", "1"], "did you mean --lr?"),
+        (["finetune", "classify", "--weight-decay", "1"], "did you mean --set weight_decay=…?"),
+        (["fewshot", "--steps", "1"], "did you mean --set steps=…?"),
+    ],
+)
+def test_an_option_that_is_a_setting_is_named(arguments: list[str], says: str) -> None:
+    failed = CliRunner().invoke(app, arguments)
+    assert failed.exit_code == 2
+    assert says in " ".join(failed.output.replace("│", " ").split())
+    assert "did you mean" not in CliRunner().invoke(app, [*arguments[:-2], "--xyz"]).output
+    assert "did you mean" not in CliRunner().invoke(app, [*arguments[:-2], "--set"]).output
 
 
 def test_wrong_encoding_is_named(folder: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unmask.config import Recipe, known_keys, load_recipe, recipe_names, write_recipe
+from unmask.config import Change, Recipe, known_keys, load_recipe, recipe_names, write_recipe
 from unmask.errors import ConfigError
 
 
@@ -78,6 +78,21 @@ def test_bad_values_are_one_clear_line(change: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says) as caught:
         load_recipe(None, [change])
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_wrong_names_the_option_that_gave_it(tmp_path: Path) -> None:
+    (tmp_path / "r.toml").write_text("[train]\nclip = -1\n[model]\nwidth = 0\n")
+    changes = [Change("--vocab-size", "tokenizer.vocab_size", 0), "train.lr=0", "model.width=24"]
+    with pytest.raises(ConfigError) as caught:
+        load_recipe(tmp_path / "r.toml", changes)
+    parts = str(caught.value).split("; ")
+    assert parts[0].startswith("--vocab-size: input should be greater")
+    assert parts[1].startswith("--set: train.lr: input should be greater")
+    assert parts[2].startswith(f"{tmp_path / 'r.toml'}: train.clip: ")
+    assert len(parts) == 3
+    section = Change("--size", "model.size", 3)
+    with pytest.raises(ConfigError, match="^--size: there is no such setting here$"):
+        load_recipe(None, [section])
 
 
 @pytest.mark.parametrize(("content", "says"), [("a = [", "not valid TOML"), (None, "no recipe at")])

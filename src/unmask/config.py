@@ -8,7 +8,7 @@ import difflib
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -16,6 +16,7 @@ from unmask.errors import ConfigError
 from unmask.files import write_atomic
 
 _RECIPES = Path(__file__).parent / "recipes"
+_SET = "--set"
 _BUDGETS = ("steps", "epochs", "seconds")  # of train: a change of one takes the place of another
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -373,20 +374,24 @@ class Recipe(Section):
         return self
 
 
-def load_recipe(path: Path | str | None = None, changes: Sequence[str] = ()) -> Recipe:
+class Change(NamedTuple):
+    """A value for a dotted key (None restores the default), and the option that gave it."""
+
+    option: str
+    key: str
+    value: Any
+
+
+def load_recipe(path: Path | str | None = None, changes: Sequence[str | Change] = ()) -> Recipe:
     """Read a recipe, a file or one of ours by its name, and apply `section.key=value` changes in order."""
     values = _read_toml(_find(Path(path))) if path else {}
-    for change in changes:
-        _apply(values, change)
-    return checked(values, str(path) if path else "--set", Recipe)
+    return checked(values, str(path or _SET), Recipe, _apply(values, changes))
 
 
-def load_settings(section: type[AnySection], changes: Sequence[str] = ()) -> AnySection:
+def load_settings(section: type[AnySection], changes: Sequence[str | Change] = ()) -> AnySection:
     """A section that is no part of a recipe: its defaults with `key=value` changes in order."""
     values: dict[str, Any] = {}
-    for change in changes:
-        _apply(values, change)
-    return checked(values, "--set", section)
+    return checked(values, _SET, section, _apply(values, changes))
 
 
 def write_recipe(recipe: Recipe, path: Path) -> None:
@@ -426,51 +431,80 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
 
-def _apply(values: dict[str, Any], change: str) -> None:
-    key, equals, text = change.partition("=")
+def _apply(values: dict[str, Any], changes: Sequence[str | Change]) -> dict[str, str]:
+    """Change the values in order; which option gave which key."""
+    options = {}
+    for each in changes:
+        change = _read_change(each) if isinstance(each, str) else each
+        options[change.key] = change.option
+        *sections, last = change.key.split(".")
+        inner = values
+        for name in sections:
+            inner = inner.setdefault(name, {})
+            if not isinstance(inner, dict):
+                raise ConfigError(f"{change.option} {change.key}: {name} is a value, not a section")
+        if sections == ["train"] and last in _BUDGETS:
+            for other in _BUDGETS:
+                inner.pop(other, None)
+        if change.value is None:
+            inner.pop(last, None)
+        else:
+            inner[last] = change.value
+    return options
+
+
+def _read_change(text: str) -> Change:
+    key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise ConfigError(f"--set {change}: write it as section.key=value, for example text.min_chars=20")
-    *sections, last = key.strip().split(".")
-    for name in sections:
-        values = values.setdefault(name, {})
-        if not isinstance(values, dict):
-            raise ConfigError(f"--set {change}: {name} is a value, not a section")
-    if sections == ["train"] and last in _BUDGETS:
-        for other in _BUDGETS:
-            values.pop(other, None)
-    if not text.strip():
-        values.pop(last, None)  # `--set section.key=` restores the default
-        return
+        raise ConfigError(f"{_SET} {text}: write it as section.key=value, for example text.min_chars=20")
     try:
-        values[last] = tomllib.loads(f"x = {text}")["x"]
+        read = tomllib.loads(f"x = {value}")["x"]
     except tomllib.TOMLDecodeError:
-        values[last] = text.strip()
+        read = value.strip() or None  # a word without quotes, or nothing
+    return Change(_SET, key.strip(), read)
 
 
-def checked(values: Mapping[str, Any], origin: str, section: type[AnySection]) -> AnySection:
-    """A section with these values; what is wrong with them is one line that begins with their `origin`."""
+def checked(
+    values: Mapping[str, Any],
+    origin: str,
+    section: type[AnySection],
+    options: Mapping[str, str] | None = None,
+) -> AnySection:
+    """A section with these values; what is wrong is one line that names the option of each, or the origin."""
     try:
         return section.model_validate(values)
     except ValidationError as error:
-        told = "; ".join(_explain(problem, section) for problem in error.errors())
-        raise ConfigError(f"{origin}: {told}") from None
+        told: dict[str, list[str]] = {}
+        for problem in error.errors():
+            key = ".".join(str(part) for part in problem["loc"])
+            given = (option for name, option in (options or {}).items() if f"{key}.".startswith(f"{name}."))
+            where = next(given, origin)
+            own = where.startswith("--") and where != _SET  # an option says by its name which value it is
+            told.setdefault(where, []).append(_explain(problem, key, section, "" if own else f"{key}: "))
+        raise ConfigError("; ".join(f"{where}: {'; '.join(each)}" for where, each in told.items())) from None
 
 
-def _explain(problem: Any, section: type[Section]) -> str:
-    key = ".".join(str(part) for part in problem["loc"])
+def _explain(problem: Any, key: str, section: type[Section], named: str) -> str:
     if problem["type"] == "extra_forbidden":
+        if not named:
+            return "there is no such setting here"
         keys = list(known_keys(section))
-        initials = "".join(part[:1] for part in key.rpartition(".")[2].split("_"))  # learning_rate is lr
-        close = (
-            [known for known in keys if known.rpartition(".")[2] == key]
-            or difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
-            or [known for known in keys if known.rpartition(".")[2] == initials]
-            or difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
-        )
+        close = close_keys(key, section) or difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
         return f"there is no {key}" + (f"; did you mean {' or '.join(close)}?" if close else "")
     if problem["type"] == "value_error":  # one of our own checks, which says it all
-        return f"{key}: {problem['ctx']['error']}".removeprefix(": ")
-    return f"{key}: {problem['msg'].lower()} (got {problem['input']!r})"
+        return f"{named}{problem['ctx']['error']}".removeprefix(": ")
+    return f"{named}{problem['msg'].lower()} (got {problem['input']!r})"
+
+
+def close_keys(key: str, section: type[Section]) -> list[str]:
+    """The keys that may be meant by one that does not exist."""
+    keys = list(known_keys(section))
+    initials = "".join(part[:1] for part in key.rpartition(".")[2].split("_"))  # learning_rate is lr
+    return (
+        [known for known in keys if known.rpartition(".")[2] == key]
+        or difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
+        or [known for known in keys if known.rpartition(".")[2] == initials]
+    )
 
 
 def known_keys(section: type[BaseModel] = Recipe, prefix: str = "") -> Iterator[str]:

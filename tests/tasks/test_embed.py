@@ -19,8 +19,9 @@ from unmask.runs import read_metrics
 from unmask.tasks.batches import make_batch
 from unmask.tasks.columns import Columns
 from unmask.tasks.contrast import ContrastLoss, contrast_items, contrast_of, ordered
-from unmask.tasks.embed import EmbedConfig, EmbedResult, finetune_embed, read_texts
+from unmask.tasks.embed import EmbedResult, finetune_embed, read_texts
 from unmask.tasks.examples import TextExample
+from unmask.tasks.settings import EmbedConfig
 from unmask.tokenizer import Tokenizer
 
 PAIRS = [

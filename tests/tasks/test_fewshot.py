@@ -24,12 +24,12 @@ from unmask.predict.cloze import Cloze
 from unmask.predict.masked import MaskedLM
 from unmask.progress import Progress, Stage
 from unmask.tasks.batches import make_batch
-from unmask.tasks.comparison import Comparison, FewshotConfig
+from unmask.tasks.comparison import Comparison
 from unmask.tasks.examples import TextExample
 from unmask.tasks.fewshot import fewshot, table
 from unmask.tasks.finetune import gather
 from unmask.tasks.prompts import ClozeLoss, cloze_items, make_prompt, word_ids
-from unmask.tasks.settings import FinetuneConfig
+from unmask.tasks.settings import FewshotConfig, FinetuneConfig
 from unmask.tokenizer import Tokenizer
 
 WORDS = ("bad=no", "good=so")  # single pieces of this vocabulary

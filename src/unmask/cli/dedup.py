@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli.options import Changes, Json, Quiet, RecipeFile, Texts, print_json, progress
+from unmask.cli.options import Changes, Json, Quiet, RecipeCommand, RecipeFile, Texts, print_json, progress
 
 _EXAMPLES = """
     unmask dedup corpus/ -o unique.jsonl.zst
@@ -17,7 +17,7 @@ _EXAMPLES = """
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("dedup", epilog=_EXAMPLES)(dedup)
+    app.command("dedup", cls=RecipeCommand, epilog=_EXAMPLES)(dedup)
 
 
 def dedup(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unmask.cli.options import Changes, Json, Quiet, changes, print_json, progress
+from unmask.cli.options import Changes, Json, Quiet, RecipeCommand, changes, print_json, progress
 from unmask.progress import duration
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("demo", epilog="unmask demo -o demo-out")(demo)
+    app.command("demo", cls=RecipeCommand, epilog="unmask demo -o demo-out")(demo)
 
 
 def demo(

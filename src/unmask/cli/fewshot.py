@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unmask.cli.finetune import LabelColumn, PairColumn, Settings, TextColumn
-from unmask.cli.options import Json, ModelFolder, Quiet, changes, print_json, progress
+from unmask.cli.options import Json, ModelFolder, Quiet, changes, print_json, progress, with_settings
 
 if TYPE_CHECKING:
     from unmask.tasks.fewshot import FewshotResult
+    from unmask.tasks.settings import FewshotConfig
 
 _EXAMPLES = """
     unmask fewshot --model model/ --train reviews.csv --valid dev.csv -o few --prompt "It was [MASK]."
@@ -24,7 +25,7 @@ _EXAMPLES = """
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("fewshot", epilog=_EXAMPLES)(fewshot)
+    app.command("fewshot", cls=with_settings(_settings), epilog=_EXAMPLES)(fewshot)
 
 
 def fewshot(
@@ -68,8 +69,7 @@ def fewshot(
 
     from unmask.config import load_settings
     from unmask.tasks.columns import Columns
-    from unmask.tasks.comparison import FewshotConfig
-    from unmask.tasks.fewshot import fewshot as run
+    from unmask.tasks.settings import FewshotConfig
 
     own = changes(
         set_,
@@ -79,11 +79,19 @@ def fewshot(
         sizes=_numbers(sizes),
         seeds=seeds,
     )
-    columns = Columns(text_column, pair_column, label_column)
-    result = run(model, train, valid, out, load_settings(FewshotConfig, own), columns, progress(quiet))
+    columns, settings = Columns(text_column, pair_column, label_column), load_settings(FewshotConfig, own)
+    from unmask.tasks.fewshot import fewshot as run  # torch is loaded when the settings are known to be right
+
+    result = run(model, train, valid, out, settings, columns, progress(quiet))
     print_json(asdict(result)) if json_ else _print(result)
     if result.stopped:
         raise typer.Exit(128 + result.stopped)
+
+
+def _settings() -> "type[FewshotConfig]":
+    from unmask.tasks.settings import FewshotConfig
+
+    return FewshotConfig
 
 
 def _print(result: "FewshotResult") -> None:

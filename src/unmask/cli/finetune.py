@@ -5,18 +5,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from unmask.cli.options import Json, ModelFolder, Quiet, changes, print_json, progress
+from unmask.cli.options import Json, ModelFolder, Quiet, changes, print_json, progress, with_settings
 
 if TYPE_CHECKING:
     from unmask.tasks.embed import EmbedResult
     from unmask.tasks.run import FinetuneResult
+    from unmask.tasks.settings import FinetuneConfig
 
 _EXAMPLES = """
     unmask finetune classify --model model/ --train reviews.csv -o sentiment
 
     unmask finetune tag --model model/ --train train.conll --valid dev.conll -o entities --seeds 5
 
-    unmask finetune pair --model model/ --train nli.jsonl -o entailment --set lr=3e-5 --set epochs=5
+    unmask finetune pair --model model/ --train nli.jsonl -o entailment --lr 3e-5 --epochs 5
 
     unmask finetune classify --model model/ --train posts.jsonl -o toxic --labels insult,obscene,racism
 
@@ -52,7 +53,9 @@ LabelColumns = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A setting, e.g. lr=3e-5.", show_default=False),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Any other setting, e.g. warmup=0.2.", show_default=False
+    ),
 ]
 
 
@@ -76,7 +79,7 @@ ReportForgetting = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("finetune", epilog=_EXAMPLES)(finetune)
+    app.command("finetune", cls=with_settings(_settings), epilog=_EXAMPLES)(finetune)
 
 
 def finetune(
@@ -116,6 +119,16 @@ def finetune(
     ] = None,
     replay_text: ReplayText = None,
     report_forgetting: ReportForgetting = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the examples.", show_default="3; embed 1")
+    ] = None,
+    lr: Annotated[
+        float | None,
+        typer.Option(help="Highest learning rate.", show_default="5e-5; with --lora 1e-3; embed 3e-5"),
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Examples of a step.", show_default="32; embed 64")
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Train so often; the best by validation is kept.")] = 1,
     set_: Settings = None,
     json_: Json = False,
@@ -127,9 +140,10 @@ def finetune(
     """
     from dataclasses import asdict
 
-    from unmask.config import load_settings
+    from unmask.config import Change, load_settings
     from unmask.errors import ConfigError
     from unmask.tasks.columns import Columns
+    from unmask.tasks.settings import EmbedConfig, FinetuneConfig
 
     if labels is not None and (label_column is not None or task != "classify"):
         raise ConfigError("--labels is for classify, in place of --label-column")
@@ -139,22 +153,31 @@ def finetune(
         for name, path in (("replay_text", replay_text), ("report_forgetting", report_forgetting))
         if path is not None
     }
-    own = changes(set_, layers=layers, lora=lora, seeds=None if seeds == 1 else seeds, **texts)
+    one = None if seeds == 1 else seeds
+    own = changes(set_, epochs=epochs, lr=lr, layers=layers, lora=lora, seeds=one, **texts)
+    own += [] if batch_size is None else [Change("--batch-size", "batch", batch_size)]
     columns, watch = Columns(text_column, pair_column, label_column, several), progress(quiet)
     result: FinetuneResult | EmbedResult
     if task == "embed":
-        from unmask.tasks.embed import EmbedConfig, finetune_embed
+        vectors = load_settings(EmbedConfig, own)  # before torch is loaded
+        from unmask.tasks.embed import finetune_embed
 
-        result = finetune_embed(model, train, valid, out, load_settings(EmbedConfig, own), columns, watch)
+        result = finetune_embed(model, train, valid, out, vectors, columns, watch)
         print_json(asdict(result)) if json_ else _print_vectors(result)
     else:
+        settings = load_settings(FinetuneConfig, own)
         from unmask.tasks.finetune import finetune as run
-        from unmask.tasks.settings import FinetuneConfig
 
-        result = run(task, model, train, valid, out, load_settings(FinetuneConfig, own), columns, watch)
+        result = run(task, model, train, valid, out, settings, columns, watch)
         print_json(asdict(result)) if json_ else _print(result)
     if result.stopped:
         raise typer.Exit(128 + result.stopped)
+
+
+def _settings() -> "type[FinetuneConfig]":
+    from unmask.tasks.settings import FinetuneConfig
+
+    return FinetuneConfig
 
 
 def _print_vectors(result: "EmbedResult") -> None:

@@ -1,17 +1,21 @@
 """Options and outputs that several commands share."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from unmask.progress import SILENT, Progress
 
 if TYPE_CHECKING:
+    from unmask.config import Change, Section
     from unmask.predict import MaskedLM
     from unmask.predict.predictor import Predictor
+
+_UsageError: Any = typer.BadParameter.__base__  # typer has its own click, or not, and does not export it
 
 Texts = Annotated[
     list[str],
@@ -91,12 +95,52 @@ def load_language_model(folder: str, quiet: bool = False) -> "MaskedLM":
     return model
 
 
-def changes(given: Sequence[str] | None, **options: Any) -> list[str]:
+def changes(given: Sequence[str] | None, **options: Any) -> "list[str | Change]":
     """`--set` values, then the command's own options as changes (`section__key=value`), if given."""
+    from unmask.config import Change
+
     own = [
-        f"{key.replace('__', '.')}={json.dumps(value)}" for key, value in options.items() if value is not None
+        Change(f"--{key.rpartition('__')[2].replace('_', '-')}", key.replace("__", "."), value)
+        for key, value in options.items()
+        if value is not None
     ]
     return [*(given or ()), *own]
+
+
+def with_settings(section: "Callable[[], type[Section]]") -> type[TyperCommand]:
+    """A command with `--set`: of an option that it has not, it says which setting may be meant."""
+
+    class Command(TyperCommand):
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            try:
+                return super().parse_args(ctx, args)
+            except _UsageError as error:
+                option = str(getattr(error, "option_name", ""))
+                known = {name for param in self.params for name in param.opts}
+                if option.startswith("--") and option not in known:
+                    error.message += _meant(option, known, section())
+                raise
+
+    return Command
+
+
+def _meant(option: str, known: set[str], section: "type[Section]") -> str:
+    from unmask.config import close_keys
+
+    close = close_keys(option.removeprefix("--").replace("-", "_"), section)
+    if not close:
+        return ""
+    short = f"--{close[0].replace('_', '-')}"
+    return f"; did you mean {short if short in known else f'--set {close[0]}=…'}?"
+
+
+def _recipe() -> "type[Section]":
+    from unmask.config import Recipe
+
+    return Recipe
+
+
+RecipeCommand = with_settings(_recipe)
 
 
 def print_json(value: Any) -> None:

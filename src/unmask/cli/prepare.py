@@ -5,7 +5,17 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from unmask.cli.options import Changes, Json, Quiet, RecipeFile, Texts, changes, print_json, progress
+from unmask.cli.options import (
+    Changes,
+    Json,
+    Quiet,
+    RecipeCommand,
+    RecipeFile,
+    Texts,
+    changes,
+    print_json,
+    progress,
+)
 
 _EXAMPLES = """
     unmask prepare corpus/ --tokenizer vocab/ -o shards/
@@ -22,7 +32,7 @@ _EXAMPLES = """
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("prepare", epilog=_EXAMPLES)(prepare)
+    app.command("prepare", cls=RecipeCommand, epilog=_EXAMPLES)(prepare)
     app.command("corpus", epilog="unmask corpus shards/ --verify")(corpus)
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unmask.cli.options import Changes, Json, Quiet, changes, print_json, progress
+from unmask.cli.options import Changes, Json, Quiet, RecipeCommand, changes, print_json, progress
 from unmask.progress import duration
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _EXAMPLES = """
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("pretrain", epilog=_EXAMPLES)(pretrain)
+    app.command("pretrain", cls=RecipeCommand, epilog=_EXAMPLES)(pretrain)
 
 
 def pretrain(

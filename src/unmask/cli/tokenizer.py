@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unmask.cli.options import Changes, Json, Quiet, RecipeFile, Texts, changes, print_json, progress
+from unmask.cli.options import (
+    Changes,
+    Json,
+    Quiet,
+    RecipeCommand,
+    RecipeFile,
+    Texts,
+    changes,
+    print_json,
+    progress,
+)
 
 if TYPE_CHECKING:
     from unmask.tokenizer.report import VocabularyReport
@@ -23,7 +33,7 @@ _EXAMPLES = """
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("tokenizer", epilog=_EXAMPLES)(tokenizer)
+    app.command("tokenizer", cls=RecipeCommand, epilog=_EXAMPLES)(tokenizer)
 
 
 def tokenizer(

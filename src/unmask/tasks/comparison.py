@@ -6,16 +6,15 @@ No way sees the validation examples before it is scored on them once: nothing is
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 
 from unmask.analyse.probes import fit_predict
 from unmask.checkpoint import load_model
-from unmask.config import Count, Positive, Recipe, Section
+from unmask.config import Recipe
 from unmask.data.plan import generator
 from unmask.errors import ConfigError, InputError, UserError
 from unmask.model.network import Model
@@ -31,7 +30,7 @@ from unmask.tasks.lora import adapt
 from unmask.tasks.objective import TaskLoss
 from unmask.tasks.prompts import ClozeLoss, Prompt, choose_words, cloze_items, make_prompt, word_ids
 from unmask.tasks.run import Material
-from unmask.tasks.settings import LORA_LR
+from unmask.tasks.settings import METHODS, FewshotConfig
 from unmask.tasks.texts import Classes
 from unmask.train.loop import Trainer
 from unmask.train.objectives import Losses
@@ -39,40 +38,9 @@ from unmask.train.schedule import Schedule
 
 Floats = NDArray[np.float32]
 
-Method = Literal["cloze", "probe", "knn", "lora"]
-METHODS: tuple[Method, ...] = get_args(Method)
 _TRAINED = ("cloze", "lora")
 _DRAW = 18  # the stream of random numbers that draws examples
 _SKIPS = 5
-
-
-class FewshotConfig(Section):
-    """Settings of a comparison; `--set key=value` changes one."""
-
-    methods: tuple[Method, ...] | None = None
-    """Which ways to compare; by default all that the model and the prompt allow."""
-    sizes: Annotated[tuple[Positive, ...], Field(min_length=1)] = (8, 16, 32, 64)
-    """Examples per class."""
-    seeds: Positive = 3
-    """How often examples are drawn and models trained."""
-    seed: Count = 0
-    """Every random choice follows from this number."""
-    prompt: str | None = None
-    """A text with one [MASK]; {text} (and {pair}) stand for an example, which else comes before it."""
-    words: tuple[str, ...] = ()
-    """`label=word` for each class: the word that fills the mask."""
-    neighbours: Positive = 5
-    """Nearest examples that vote."""
-    steps: Positive = 100
-    """Steps of a training, whatever the number of examples."""
-    batch: Positive = 16
-    """Examples of a step."""
-    lr: Annotated[float, Field(gt=0)] = LORA_LR
-    """Highest learning rate."""
-    lora: Positive = 8
-    """Rank of the adapters."""
-    length: Annotated[int, Field(ge=8)] | None = None
-    """Tokens of the longest text; by default what the model takes up to 512."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 from torch import Tensor
 
 from unmask.charts import lines
 from unmask.checkpoint import load_model, read_values, save_model
-from unmask.config import Count, Positive, Recipe, Section, Share, TextConfig, TrainConfig
+from unmask.config import Recipe, TextConfig
 from unmask.errors import ConfigError, InputError, UserError
 from unmask.model.network import Model
 from unmask.model.published import read_config
@@ -32,6 +31,7 @@ from unmask.tasks.contrast import Contrast, ContrastLoss, contrast_items, contra
 from unmask.tasks.examples import TextExample
 from unmask.tasks.finetune import check_free
 from unmask.tasks.read import open_source, rows_of
+from unmask.tasks.settings import EmbedConfig
 from unmask.text import find_sources, read_documents
 from unmask.tokenizer import Tokenizer
 from unmask.train.loop import StepRecord, Trainer
@@ -45,36 +45,6 @@ _DROPOUT = 0.1
 _LENGTH = 128
 _WHOLE = 1 << 40  # a step is one batch: every pair is compared with all the others
 _SKIPS = 5
-
-
-class EmbedConfig(Section):
-    """Settings of a training of sentence vectors; `--set key=value` changes one."""
-
-    lr: Annotated[float, Field(gt=0)] = 3e-5
-    """Highest learning rate."""
-    epochs: Positive = 1
-    """Passes over the training texts."""
-    batch: Annotated[int, Field(ge=2)] = 64
-    """Pairs of a step; each is compared with all the others."""
-    temperature: Annotated[float, Field(gt=0)] = 0.05
-    """Cosines are divided by it: the lower, the more the nearest others count."""
-    length: Annotated[int, Field(ge=8)] | None = None
-    """Tokens of the longest text, the rest is cut off; by default what the model takes up to 128."""
-    dropout: Share | None = None
-    """By default the model's own; texts alone need some, and have 0.1 if the model has none."""
-    warmup: Share = 0.1
-    """Share of the steps over which the learning rate rises from 0; then it falls to 0 in a line."""
-    weight_decay: Annotated[float, Field(ge=0)] = 0.01
-    """Decoupled weight decay; biases and norms have none."""
-    seed: Count = 0
-    """Every random choice follows from this number."""
-    precision: Literal["auto", "bf16", "fp32"] = "auto"
-    """Of the matrix products; auto: bf16 on a GPU that has it."""
-
-    def train_config(self) -> TrainConfig:
-        """The same as the training loop knows it."""
-        own = self.model_dump(include={"lr", "warmup", "weight_decay", "precision"})
-        return TrainConfig(**own, betas=(0.9, 0.999), eps=1e-8, compile=False)
 
 
 DEFAULTS = EmbedConfig()

@@ -14,9 +14,9 @@ from unmask.files import write_atomic, write_json
 from unmask.progress import SILENT, Progress
 from unmask.report import Heading, Part, Table, write_page
 from unmask.tasks.columns import USUAL, Columns
-from unmask.tasks.comparison import Comparison, FewshotConfig, Trial
+from unmask.tasks.comparison import Comparison, Trial
 from unmask.tasks.finetune import Examples, check_free, gather, load_examples
-from unmask.tasks.settings import FinetuneConfig
+from unmask.tasks.settings import FewshotConfig, FinetuneConfig
 from unmask.train.machine import repeatable
 from unmask.train.signals import polite_signals
 

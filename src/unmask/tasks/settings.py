@@ -1,6 +1,6 @@
-"""How a model is fine-tuned."""
+"""How a model is fine-tuned, made to give sentence vectors, or tried on few examples; without torch."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -8,6 +8,8 @@ from unmask.config import Count, Positive, Section, Share, TrainConfig
 from unmask.predict.settings import STRIDE
 
 LORA_LR = 1e-3
+Method = Literal["cloze", "probe", "knn", "lora"]
+METHODS: tuple[Method, ...] = get_args(Method)
 
 
 class FinetuneConfig(Section):
@@ -92,3 +94,62 @@ class FinetuneConfig(Section):
             precision=self.precision,
             compile=False,
         )
+
+
+class EmbedConfig(Section):
+    """Settings of a training of sentence vectors; `--set key=value` changes one."""
+
+    lr: Annotated[float, Field(gt=0)] = 3e-5
+    """Highest learning rate."""
+    epochs: Positive = 1
+    """Passes over the training texts."""
+    batch: Annotated[int, Field(ge=2)] = 64
+    """Pairs of a step; each is compared with all the others."""
+    temperature: Annotated[float, Field(gt=0)] = 0.05
+    """Cosines are divided by it: the lower, the more the nearest others count."""
+    length: Annotated[int, Field(ge=8)] | None = None
+    """Tokens of the longest text, the rest is cut off; by default what the model takes up to 128."""
+    dropout: Share | None = None
+    """By default the model's own; texts alone need some, and have 0.1 if the model has none."""
+    warmup: Share = 0.1
+    """Share of the steps over which the learning rate rises from 0; then it falls to 0 in a line."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    """Decoupled weight decay; biases and norms have none."""
+    seed: Count = 0
+    """Every random choice follows from this number."""
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
+    """Of the matrix products; auto: bf16 on a GPU that has it."""
+
+    def train_config(self) -> TrainConfig:
+        """The same as the training loop knows it."""
+        own = self.model_dump(include={"lr", "warmup", "weight_decay", "precision"})
+        return TrainConfig(**own, betas=(0.9, 0.999), eps=1e-8, compile=False)
+
+
+class FewshotConfig(Section):
+    """Settings of a comparison; `--set key=value` changes one."""
+
+    methods: tuple[Method, ...] | None = None
+    """Which ways to compare; by default all that the model and the prompt allow."""
+    sizes: Annotated[tuple[Positive, ...], Field(min_length=1)] = (8, 16, 32, 64)
+    """Examples per class."""
+    seeds: Positive = 3
+    """How often examples are drawn and models trained."""
+    seed: Count = 0
+    """Every random choice follows from this number."""
+    prompt: str | None = None
+    """A text with one [MASK]; {text} (and {pair}) stand for an example, which else comes before it."""
+    words: tuple[str, ...] = ()
+    """`label=word` for each class: the word that fills the mask."""
+    neighbours: Positive = 5
+    """Nearest examples that vote."""
+    steps: Positive = 100
+    """Steps of a training, whatever the number of examples."""
+    batch: Positive = 16
+    """Examples of a step."""
+    lr: Annotated[float, Field(gt=0)] = LORA_LR
+    """Highest learning rate."""
+    lora: Positive = 8
+    """Rank of the adapters."""
+    length: Annotated[int, Field(ge=8)] | None = None
+    """Tokens of the longest text; by default what the model takes up to 512."""
