@@ -161,6 +161,8 @@ def test_a_key_is_asked_for_and_panels_say_what_is_missing(folders: list[str], o
         expect(page.locator(".empty")).to_contain_text("--runs")
         page.get_by_role("link", name="Tasks").click()
         expect(page.locator(".empty")).to_contain_text("finetune")
+        page.get_by_role("link", name="Compare").click()
+        expect(page.locator(".empty")).to_contain_text("Only one model")
     open_page.wrong[:] = [told for told in open_page.wrong if not re.search("401", told)]  # type: ignore[attr-defined]
 
 

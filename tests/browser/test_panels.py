@@ -182,6 +182,8 @@ def test_compare_asks_two_models(studio: str, open_page: Open, locale: str, widt
     page.locator("select").nth(1).select_option("topics")
     expect(sides.locator("div.candidate")).to_have_count(0)
     expect(sides.first.get_by_role("link")).to_have_count(2)
+    page.locator("select").first.select_option("graph")  # which has vectors alone
+    expect(sides.first.get_by_role("link")).to_have_count(1)
     label = {"en-GB": "Label a text", "pt-BR": "Rotular um texto"}[locale]
     sides.nth(1).get_by_role("link", name=label).click()
     expect(page.locator(".candidate-word")).to_have_count(3)

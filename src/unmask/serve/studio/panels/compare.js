@@ -4,7 +4,7 @@ import { post } from "../api.js";
 import { askCandidates, candidateColumn } from "../candidates.js";
 import { area, debounce, div, field, fill, h, note } from "../dom.js";
 import { decimal, number, t } from "../i18n.js";
-import { able, modelField, named, emptyCard } from "../models.js";
+import { emptyCard, modelField } from "../models.js";
 import { sentence } from "../sentence.js";
 import { status } from "../status.js";
 import { hide, slicer, splitWords } from "../words.js";
@@ -13,13 +13,9 @@ import { runTask, taskChoice, taskInputs, TASKS } from "./tasks.js";
 const COUNT = 6;
 const FILL = "fill-mask";
 
-export function mount(root, { info, params, save }) {
-  const models = able(info, FILL, ...TASKS);
-  if (!models.length) return void fill(root, emptyCard(t("compare.none")));
-  const pair = [
-    named(models, params.get("a")),
-    models.find(({ name }) => name === params.get("b")) ?? models[1] ?? models[0],
-  ];
+export function mount(root, { info: { models }, params, save }) {
+  if (models.length === 1) return void fill(root, emptyCard(t("compare.one")));
+  const pair = firstPair(models, params);
   let task = params.get("task");
   let inputs = null;
   const form = div("stack");
@@ -31,7 +27,7 @@ export function mount(root, { info, params, save }) {
 
   function showForm(given) {
     soon.cancel();
-    const shared = [FILL, ...TASKS].filter((one) => pair.every((model) => model.tasks.includes(one)));
+    const shared = sharedTasks(...pair);
     sides.forEach(({ work, result }) => {
       work.stop();
       fill(result);
@@ -79,7 +75,6 @@ export function mount(root, { info, params, save }) {
   fill(
     root,
     div("card stack", div("halves", choose(0), choose(1)), form),
-    models.length === 1 && h("p", { class: "hint" }, t("compare.one")),
     div(
       "halves versus",
       sides.map(({ work, result }, side) => h("section", { class: "card" }, titles[side], work.line, result)),
@@ -90,6 +85,17 @@ export function mount(root, { info, params, save }) {
     soon.cancel();
     sides.forEach(({ work }) => work.stop());
   };
+}
+
+const sharedTasks = (one, other) =>
+  [FILL, ...TASKS].filter((task) => one.tasks.includes(task) && other.tasks.includes(task));
+
+/** The models that the address names; else two that have a task in common, if there are such. */
+function firstPair(models, params) {
+  const asked = (side) => models.find(({ name }) => name === params.get(side));
+  const partner = (model) => models.find((other) => other !== model && sharedTasks(model, other).length);
+  const first = asked("a") ?? models.find(partner) ?? models[0];
+  return [first, asked("b") ?? partner(first) ?? models.find((model) => model !== first)];
 }
 
 /** What a model can do by itself, with the way to where it does it. */
