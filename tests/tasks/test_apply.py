@@ -139,11 +139,15 @@ def test_the_commands(tmp_path: Path, base: Path) -> None:
     rows = "".join(f"{example.text}\t{example.target}\n" for example in reviews())
     (tmp_path / "train.tsv").write_text("frase\trótulo\n" + rows, "utf-8")
     made = run(
-        *("finetune", "classify", "-m", str(base), "--train", "train.tsv", "-o", "out", "-q", "--json"),
-        *("--set", "lr=5e-3", "--set", "epochs=4", "--layers", "1"),
+        *("finetune", "classify", "-m", str(base), "--train", "train.tsv", "-o", "out", "--json"),
+        *("--lr", "5e-3", "--epochs", "4", "--batch-size", "16", "--layers", "1"),
     )
     assert made.returncode == 0, made.stderr
-    assert json.loads(made.stdout)["metric"] == "accuracy"
+    assert "train.tsv: the text in frase, the label in rótulo\n" in made.stderr
+    result = json.loads(made.stdout)
+    assert (result["metric"], result["data"]) == ("accuracy", "train.tsv")
+    assert "lr 0.005, batch 16" in (tmp_path / "out/README.md").read_text("utf-8")
+    assert "Fine-tuning: classify on train.tsv, from " in (tmp_path / "out/report.html").read_text("utf-8")
     said = run("predict", "-m", "out", "train.tsv", "-o", "said.csv")
     assert said.returncode == 0, said.stderr
     assert f"{len(reviews())} rows: said.csv" in said.stdout
@@ -156,13 +160,16 @@ def test_the_commands(tmp_path: Path, base: Path) -> None:
 
 def test_one_column_for_each_label(tmp_path: Path, base: Path) -> None:
     votes = [(example.text, n % 3, (n + 1) % 2) for n, example in enumerate(reviews())]
-    rows = [json.dumps({"text": text, "insult": f"{a}.0", "racism": b}) for text, a, b in votes]
+    rows = [json.dumps({"text": text, "insult": f"{a}.0", "racism": b, "spam": 0}) for text, a, b in votes]
     (tmp_path / "train.jsonl").write_text("\n".join(rows), "utf-8")
-    common = ["finetune", "classify", "-m", str(base), "--train", str(tmp_path / "train.jsonl"), "-q"]
+    common = ["finetune", "classify", "-m", str(base), "--train", str(tmp_path / "train.jsonl")]
     done = CliRunner().invoke(
-        app, [*common, "-o", str(tmp_path / "out"), "--labels", "insult, racism", "--set", "epochs=1"]
+        app, [*common, "-o", str(tmp_path / "out"), "--labels", "insult, racism, spam", "--epochs", "1"]
     )
     assert done.exit_code == 0, done.output
+    assert "no training example has the label spam: the model will not know it\n" in done.stderr
+    assert "macro_f1" in done.stdout
+    assert "mean over the classes" in done.stdout
     model = unmask.load(tmp_path / "out")
     assert (model.config.labels, model.config.problem) == (("insult", "racism"), "multi")
     wrong = CliRunner().invoke(app, [*common, "-o", "x", "--labels", "insult", "--label-column", "racism"])

@@ -78,7 +78,9 @@ def test_what_is_in_the_folder(classifier: Path) -> None:
         assert part in page
     card = (classifier / "README.md").read_text("utf-8")
     assert "license: mit" in card
-    assert "| accuracy | 1.0000 |" in card
+    assert "| score | value | always 'bad' | of what |" in card
+    assert "| accuracy | 1.0000 | 0.5000 | share of the texts that are right |" in card
+    assert "| f1 | 1.0000 | 0.0000 | of the class 'good' |" in card
     assert json.loads((classifier / "config.json").read_text())["unmask"]["task"]["name"] == "classify"
 
 

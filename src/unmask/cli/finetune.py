@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from unmask.cli.options import Json, ModelFolder, Quiet, changes, print_json, progress, with_settings
+from unmask.cli.options import (
+    Json,
+    ModelFolder,
+    Quiet,
+    changes,
+    print_json,
+    print_table,
+    progress,
+    with_settings,
+)
 
 if TYPE_CHECKING:
     from unmask.tasks.embed import EmbedResult
@@ -197,8 +206,15 @@ def _print(result: "FinetuneResult") -> None:
         f"{result.train_examples:,} examples, {result.epochs} epochs in {result.seconds:,.0f} seconds; "
         f"on {result.valid_examples:,} others:"
     )
-    for name, value in result.scores.items():
-        typer.echo(f"  {name:<18} {value:.4f}")
+    base = result.baseline
+    if base and result.scores:
+        rows = [
+            (f"  {name}", f"{value:.4f}", f"{base.scores[name]:.4f}", result.meanings[name])
+            for name, value in result.scores.items()
+        ]
+        print_table(("", "score", base.answer, ""), rows)
+    if result.doubt:
+        typer.echo(result.doubt)
     if result.mean is not None:
         typer.echo(f"{len(result.seeds)} seeds: {result.metric} {result.mean:.4f} ± {result.deviation:.4f}")
     if lost := result.forgetting:

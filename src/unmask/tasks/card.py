@@ -25,10 +25,11 @@ def task_card(made: Material, result: FinetuneResult) -> str:
     learnt = {"all": "everything", 0: "the head alone"}.get(settings.layers)
     learnt = learnt or f"the last {settings.layers} blocks and the head"
     learnt = f"LoRA of rank {settings.lora} and the head" if settings.lora else learnt
+    data = f" of {result.data}" if result.data else ""
     rows = {
         "task": result.task + (f" ({', '.join(labels[:30])})" if labels and result.task != "regress" else ""),
         "begun from": made.folder.resolve().name,
-        "training": f"{result.train_examples:,} examples, {result.epochs} epochs, {learnt}",
+        "training": f"{result.train_examples:,} examples{data}, {result.epochs} epochs, {learnt}",
         "settings": f"lr {settings.lr:g}, batch {settings.batch}, length {made.task.length}",
     }
     if result.mean is not None:
@@ -41,6 +42,12 @@ def task_card(made: Material, result: FinetuneResult) -> str:
         rows["masked-LM loss on plain text"] = f"{lost.before:.4f} before, {lost.after:.4f} after"
     if result.stopped:
         rows["stopped"] = "before its end, by a signal"
+    assert result.baseline is not None
+    scores = [f"| score | value | {result.baseline.answer} | of what |", "| --- | --- | --- | --- |"]
+    for name, value in result.scores.items():
+        scores.append(
+            f"| {name} | {value:.4f} | {result.baseline.scores[name]:.4f} | {result.meanings[name]} |"
+        )
     return "\n".join(
         [
             "---",
@@ -53,9 +60,7 @@ def task_card(made: Material, result: FinetuneResult) -> str:
             "",
             f"On {result.valid_examples:,} examples that it was not trained on, but chosen by:",
             "",
-            "| score | value |",
-            "| --- | --- |",
-            *(f"| {name} | {value:.4f} |" for name, value in result.scores.items()),
+            *scores,
             "",
             "```python",
             "import unmask",

@@ -95,11 +95,6 @@ class Comparison:
                         self._stage.advance(1)
                     yield trial
 
-    def commonest(self) -> dict[str, float]:
-        """The scores of always naming the commonest class of the validation examples."""
-        most = max(self.kind.labels, key=self.truth.count)
-        return metrics.classification(self.truth, [most] * len(self.truth), self.kind.labels)
-
     def _draw(self) -> dict[tuple[int, int], list[int]]:
         """For each size and seed the numbers of the training examples; larger draws hold the smaller ones."""
         of: dict[str, list[int]] = {label: [] for label in self.kind.labels}

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from unmask.tasks.card import sentence_card
 from unmask.tasks.columns import USUAL, Columns, resolve, text_example
 from unmask.tasks.contrast import Contrast, ContrastLoss, contrast_items, contrast_of
 from unmask.tasks.examples import TextExample
-from unmask.tasks.finetune import check_free
+from unmask.tasks.finetune import check_free, file_name
 from unmask.tasks.read import open_source, rows_of
 from unmask.tasks.settings import EmbedConfig
 from unmask.text import find_sources, read_documents
@@ -66,6 +66,8 @@ class EmbedResult:
     seconds: float
     stopped: int | None = None
     """The signal that stopped it."""
+    data: str | None = None
+    """The name of the file of training texts, if they were in one."""
 
 
 def finetune_embed(
@@ -94,6 +96,7 @@ def finetune_embed(
                     break
         training.finish()
         result = training.result(str(out), None if wish.asked_by is None else int(wish.asked_by))
+        result = replace(result, data=file_name(train))
         training.save(Path(out), result)
     return result
 
@@ -170,7 +173,9 @@ class _Training:
                 ]
                 parts.append(Table(["correlation", "before", "after"], rows))
             parts.append(lines("Training loss", "loss", {"loss": curve}))
-            write_page(folder / "report.html", f"Sentence vectors from {self.folder.resolve().name}", parts)
+            data = f" on {result.data}" if result.data else ""
+            begun = self.folder.resolve().name
+            write_page(folder / "report.html", f"Sentence vectors{data}, from {begun}", parts)
 
         card = sentence_card(self.folder, asdict(result), asdict(self.predictor.sentence))
         save_model(self.model, out, self.tokenizer, card, also=also)

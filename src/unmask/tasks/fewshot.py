@@ -89,7 +89,7 @@ def fewshot(
         labels=comparison.kind.labels,
         metric=made.metric,
         points=tuple(_points(trials, made.metric)),
-        commonest=comparison.commonest()[made.metric],
+        commonest=made.kind.baseline(validation).scores[made.metric],
         skipped=comparison.skipped,
         valid_examples=len(validation),
         trials=tuple(trials),

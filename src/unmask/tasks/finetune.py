@@ -73,12 +73,15 @@ def finetune(
     made = replace(made, task=replace(made.task, data=mark))
     if not validation:
         raise InputError("there is no example to validate on")
+    if unseen := [name for name in columns.labels if name not in made.kind.changes["labels"]]:
+        progress.say(f"no training example has the label {', '.join(unseen)}: the model will not know it")
     with repeatable(made.machine), polite_signals() as wish:
         known = _plain(made, settings.report_forgetting, MEASURED)
         measure = None if known is None else Measure(made.folder, known, settings.seed, made.machine)
         runs = _train(made, wish, progress)
         best = max(runs, key=lambda run: run.score)
         result = _result(made, task, runs, best, str(out), wish.asked_by)
+        result = replace(result, data=file_name(train))
         if best.best is None:
             return result
         network = best.best_model()
@@ -195,6 +198,11 @@ def load_examples(task: Task, source: Examples, columns: Columns, progress: Prog
     return examples
 
 
+def file_name(source: Any) -> str | None:
+    """The name of the file that examples are in, if they are in one."""
+    return Path(source).name if isinstance(source, Path | str) else None
+
+
 def split_examples(examples: Sequence[Any], share: float) -> tuple[list[Any], list[Any]]:
     """Training examples and those held out: a share of each class, by a hash of the text."""
 
@@ -231,6 +239,8 @@ def _result(
         steps=best.steps,
         seconds=sum(run.seconds for run in runs),
         stopped=None if signal is None else int(signal),
+        meanings={name: made.kind.meanings[name] for name in best.best.scores} if best.best else {},
+        baseline=made.kind.baseline(made.valid),
     )
 
 

@@ -53,6 +53,14 @@ class Evaluation:
     """The most confident ones first."""
 
 
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What giving every example the same answer scores."""
+
+    answer: str
+    scores: Scores
+
+
 class TaskKind(Protocol):
     """One kind of task with the labels of its training examples."""
 
@@ -61,6 +69,10 @@ class TaskKind(Protocol):
     """The score that decides, unless the settings name another."""
     metrics: tuple[str, ...]
     """The scores that may decide, the higher the better."""
+
+    @property
+    def meanings(self) -> Mapping[str, str]:
+        """What each score is of, in words."""
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -86,6 +98,9 @@ class TaskKind(Protocol):
         self, predictor: Any, prepared: Sequence[Any], examples: Sequence[Any], details: bool = False
     ) -> Evaluation:
         """Score the model."""
+
+    def baseline(self, examples: Sequence[Any]) -> Baseline:
+        """The scores of the answer that is the commonest in training, given to all of these."""
 
     def finish(self, model: Model) -> None:
         """The last touch before the model is saved."""

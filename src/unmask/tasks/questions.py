@@ -1,6 +1,7 @@
 """Questions whose answers stand in a context, or do not."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from unmask.predict.windows import Window, tokens_of, within
 from unmask.tasks import metrics
 from unmask.tasks.batches import Item
 from unmask.tasks.examples import QuestionExample
-from unmask.tasks.kinds import Evaluation, Mistake, worst
+from unmask.tasks.kinds import Baseline, Evaluation, Mistake, worst
 from unmask.tasks.objective import Head
 from unmask.tokenizer import Tokenizer
 
@@ -27,6 +28,14 @@ class Questions:
     metric = "f1"
     metrics: tuple[str, ...] = ("f1", "exact")
     weights: Tensor | None = None
+    meanings: Mapping[str, str] = MappingProxyType(
+        {
+            "f1": "words in common with the answer, mean over the questions",
+            "exact": "share of the questions with the very answer",
+            "answerable_f1": "the same F1 where there is an answer",
+            "unanswerable_right": "share right where there is none",
+        }
+    )
 
     def __init__(self, examples: Sequence[QuestionExample]) -> None:
         if not any(example.answers for example in examples):
@@ -97,6 +106,11 @@ class Questions:
         ]
         right = np.array(overlap) > 0.5
         return Evaluation(scores, calibration=metrics.calibration(sure, right), mistakes=worst(mistakes))
+
+    def baseline(self, examples: Sequence[QuestionExample]) -> Baseline:
+        """The scores of never answering."""
+        truth = [[answer.text for answer in example.answers] for example in examples]
+        return Baseline("never an answer", metrics.answers(truth, [""] * len(truth)))
 
     def finish(self, model: Model) -> None:
         """Nothing is left to do."""

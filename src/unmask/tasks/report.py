@@ -20,7 +20,8 @@ def write_report(
     parts: list[Part] = [
         f"{result.train_examples:,} training and {result.valid_examples:,} validation examples, "
         f"{result.epochs} epochs, {result.seconds:,.0f} s. {result.metric} decided which weights were kept.",
-        Table(["score", "validation"], [[name, value] for name, value in result.scores.items()]),
+        _scores(result),
+        *([f"{doubt[0].upper()}{doubt[1:]}."] if (doubt := result.doubt) else []),
     ]
     if result.mean is not None:
         parts.append(
@@ -52,7 +53,18 @@ def write_report(
             Heading("Most confident mistakes" if sure else "Farthest predictions"),
             Table(columns, rows),
         ]
-    write_page(path, f"Fine-tuning: {result.task} from {made.folder.resolve().name}", parts)
+    data = f" on {result.data}" if result.data else ""
+    write_page(path, f"Fine-tuning: {result.task}{data}, from {made.folder.resolve().name}", parts)
+
+
+def _scores(result: FinetuneResult) -> Table:
+    """Each score, what it is of, and what one answer for all would have."""
+    assert result.baseline is not None
+    base = result.baseline.scores
+    rows: list[list[Cell]] = [
+        [name, value, base[name], result.meanings[name]] for name, value in result.scores.items()
+    ]
+    return Table(["score", "validation", result.baseline.answer, "of what"], rows)
 
 
 def _curves(runs: Sequence[Run], metric: str) -> list[Part]:

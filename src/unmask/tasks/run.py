@@ -15,7 +15,7 @@ from unmask.errors import UserError
 from unmask.model.network import Model
 from unmask.predict.settings import TaskSettings
 from unmask.progress import Progress, Stage
-from unmask.tasks.kinds import Evaluation, TaskKind
+from unmask.tasks.kinds import Baseline, Evaluation, TaskKind
 from unmask.tasks.lora import adapt
 from unmask.tasks.objective import TaskLoss
 from unmask.tasks.replay import Feed, Forgetting, WithReplay, check_head
@@ -27,6 +27,7 @@ from unmask.train.schedule import Schedule
 from unmask.train.signals import Wish
 
 _LINES = 500  # at most so many training steps are recorded
+_CORRELATIONS = ("spearman", "pearson", "matthews")
 _SKIPS = 5  # steps in a row that may fail
 
 
@@ -198,6 +199,26 @@ class FinetuneResult:
     """The signal that stopped it."""
     forgetting: Forgetting | None = None
     """The masked-LM loss before and after, if it was asked for."""
+    data: str | None = None
+    """The name of the file of training examples, if they were in one."""
+    meanings: dict[str, str] = field(default_factory=dict)
+    """What each score is of, in words."""
+    baseline: Baseline | None = None
+    """What giving every validation example the same answer scores."""
+
+    @property
+    def doubt(self) -> str | None:
+        """A remark if the deciding score is within two standard errors of the baseline's."""
+        if self.baseline is None or self.metric not in self.scores:
+            return None
+        score, base = self.scores[self.metric], self.baseline.scores[self.metric]
+        spread = 1.0 if self.metric in _CORRELATIONS else base * (1 - base)
+        if score - base > 2 * math.sqrt(spread / self.valid_examples):
+            return None
+        return (
+            f"{self.metric} {score:.4f} is not clearly better than {base:.4f} ({self.baseline.answer}): "
+            "look at the labels, train longer (--epochs), at another rate (--lr), or with more examples"
+        )
 
 
 def freeze(model: Model, layers: int | str) -> None:

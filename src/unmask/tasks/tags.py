@@ -1,7 +1,8 @@
 """Tags of words: entities (IOB2) or parts of speech."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from unmask.predict.tasks import Prepared
 from unmask.tasks import metrics
 from unmask.tasks.batches import Item
 from unmask.tasks.examples import TaggedExample
-from unmask.tasks.kinds import Evaluation, Mistake, balanced, worst
+from unmask.tasks.kinds import Baseline, Evaluation, Mistake, balanced, worst
 from unmask.tasks.objective import Head
 from unmask.tokenizer import Tokenizer
 
@@ -26,6 +27,14 @@ class Tags:
     """A tag per word, learnt at the word's first piece."""
 
     head: Head = "tag"
+    meanings: Mapping[str, str] = MappingProxyType(
+        {
+            "f1": "of whole spans, all kinds together",
+            "precision": "of whole spans",
+            "recall": "of whole spans",
+            "accuracy": "share of the words that are right",
+        }
+    )
 
     def __init__(self, examples: Sequence[TaggedExample]) -> None:
         for example in examples:
@@ -113,6 +122,13 @@ class Tags:
             if tags[place] != example.tags[place]
         ]
         return Evaluation(scores, tuple(classes), None, metrics.calibration(sure, right), worst(mistakes))
+
+    def baseline(self, examples: Sequence[TaggedExample]) -> Baseline:
+        """The scores of always giving the commonest tag."""
+        most = self.labels[int(np.argmax(self._counts))]
+        said = [[most] * len(example.tags) for example in examples]
+        scores = metrics.tagging([e.tags for e in examples], said, metrics.has_spans(self.labels))
+        return Baseline(f"always {most!r}", scores)
 
     def finish(self, model: Model) -> None:
         """Nothing is left to do."""

@@ -1,7 +1,8 @@
 """Classes of texts and pairs, one or several per text, and numbers."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from unmask.predict.windows import Window
 from unmask.tasks import metrics
 from unmask.tasks.batches import Item
 from unmask.tasks.examples import TextExample, second_texts
-from unmask.tasks.kinds import MISTAKES, Confusion, Evaluation, Mistake, balanced, worst
+from unmask.tasks.kinds import MISTAKES, Baseline, Confusion, Evaluation, Mistake, balanced, worst
 from unmask.tasks.objective import Head
 from unmask.tokenizer import Tokenizer
 
@@ -61,6 +62,18 @@ class Classes(_Texts):
         uneven = max(self._counts) * len(self.labels) > _UNEVEN * len(examples)
         self.metric = "macro_f1" if uneven else "accuracy"
         self.metrics = ("accuracy", "macro_f1", *(("f1", "matthews") if len(self.labels) == 2 else ()))
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """What each score is of, in words."""
+        return {
+            "accuracy": "share of the texts that are right",
+            "micro_f1": "over all decisions together",
+            "macro_f1": "mean over the classes",
+            "f1": f"of the class {self.labels[-1]!r}",
+            "matthews": "correlation; 0 is chance",
+            "exact": "share of the texts with every class right",
+        }
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -148,6 +161,18 @@ class Classes(_Texts):
             ]),
         )  # fmt: skip
 
+    def baseline(self, examples: Sequence[TextExample]) -> Baseline:
+        """The scores of always naming the commonest class; of several labels, those of most texts."""
+        truth = self._truth(examples)
+        if self.multi:
+            usual = np.array(self._counts) * 2 > self._size
+            said = np.tile(usual, (len(examples), 1))
+            return Baseline(f"always {_joined(self.labels, usual)!r}", metrics.multilabel(truth, said))
+        most = self.labels[int(np.argmax(self._counts))]
+        names = [self.labels[number] for number in truth.argmax(1)]
+        scores = metrics.classification(names, [most] * len(names), self.labels)
+        return Baseline(f"always {most!r}", scores)
+
     def _truth(self, examples: Sequence[TextExample]) -> NDArray[np.bool_]:
         truth = np.zeros((len(examples), len(self.labels)), np.bool_)
         for number, example in enumerate(examples):
@@ -161,6 +186,13 @@ class Numbers(_Texts):
     metric = "spearman"
     metrics: tuple[str, ...] = ("spearman", "pearson")
     weights: Tensor | None = None
+    meanings: Mapping[str, str] = MappingProxyType(
+        {
+            "spearman": "correlation of the order",
+            "pearson": "correlation of the numbers",
+            "mae": "mean absolute error",
+        }
+    )
 
     def __init__(self, examples: Sequence[TextExample]) -> None:
         values = _values(examples)
@@ -201,6 +233,11 @@ class Numbers(_Texts):
                 Mistake(_shown(examples[n]), f"{truth[n]:.3g}", f"{predicted[n]:.3g}", 0.0) for n in far
             ),
         )
+
+    def baseline(self, examples: Sequence[TextExample]) -> Baseline:
+        """The scores of always giving the mean."""
+        scores = metrics.regression(_values(examples).tolist(), [self._mean] * len(examples))
+        return Baseline(f"always {self._mean:.3g}", scores)
 
     @torch.no_grad()
     def finish(self, model: Model) -> None:
