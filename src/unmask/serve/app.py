@@ -80,7 +80,8 @@ async def _http_error(request: Request, error: Any) -> Response:
     if error.status_code == 404:
         message, kind = f"there is no such route; those there are: {_routes(request.app)}", "not_found"
     elif error.status_code == 405:
-        message, kind = f"this route takes {error.headers['Allow']}, not {request.method}", "method"
+        allowed = (error.headers or {}).get("Allow", "GET")  # of files there is no other, and none said
+        message, kind = f"this route takes {allowed}, not {request.method}", "method"
     return _told(request, ApiError(error.status_code, kind, message, error.headers))
 
 
