@@ -345,7 +345,7 @@ def test_unknown_routes_name_those_there_are(client: httpx.Client) -> None:
     elsewhere = client.get("/nowhere").json()
     assert elsewhere == {"error": said, "error_type": "not_found"}
     file = client.post("/studio/app.js", json={})
-    assert (file.status_code, file.json()["error"]) == (405, "this route takes GET, not POST")
+    assert (file.status_code, file.json()["error"]) == (405, "this route takes GET, HEAD, not POST")
     assert client.get("/studio/none.js").status_code == 404
     wrong = client.get("/embed")
     assert wrong.status_code == 405

@@ -80,7 +80,7 @@ async def _http_error(request: Request, error: Any) -> Response:
     if error.status_code == 404:
         message, kind = f"there is no such route; those there are: {_routes(request.app)}", "not_found"
     elif error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "GET")  # of files there is no other, and none said
+        allowed = (error.headers or {}).get("Allow", "another method")
         message, kind = f"this route takes {allowed}, not {request.method}", "method"
     return _told(request, ApiError(error.status_code, kind, message, error.headers))
 
