@@ -104,8 +104,11 @@ def test_approximate_search_among_equal_texts(loaded: Predictor, tmp_path: Path,
     for one, other in zip(exact, near, strict=True):
         once = {found.text: found.score for found in one}
         assert once == pytest.approx({found.text: found.score for found in other}, abs=1e-5)
-        assert len(other) == 61
+        assert len(one) == len(other) == 61
         assert [found.score for found in other] == sorted((found.score for found in other), reverse=True)
+    few = index.nearest(["um gato"], 3)[0]
+    assert [found.times for found in few] == [1500, 1, 1]
+    assert [found.text for found in few] == [found.text for found in index.nearest(["um gato"], 1560)[0][:3]]
     (graph,) = (tmp_path / "index").glob("*.usearch")
     graph.write_bytes(graph.read_bytes()[:-100])
     with pytest.raises(InputError, match="usearch is damaged: remove it and run the same command again"):
@@ -119,11 +122,12 @@ def test_without_usearch(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_uses_of_a_word(loaded: Predictor, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("\n".join(BENCHES), "utf-8")
+    (tmp_path / "a.txt").write_text("\n".join([*BENCHES, BENCHES[1]]), "utf-8")
     add_file(tmp_path / "index", loaded, tmp_path / "a.txt", EmbedSettings(truncate=True))
     index = Index(tmp_path / "index", loaded)
     found = index.nearest_uses("banco", BENCHES[0], layer=2)
-    assert {(one.number, one.text[one.start : one.end]) for one in found} == {(1, "banco"), (2, "banco")}
+    shown = {(one.number, one.text[one.start : one.end], one.times) for one in found}
+    assert shown == {(1, "banco", 2), (2, "banco", 1)}
     words = [BENCHES[0][s:e] for s, e in spans(loaded, BENCHES[0])]
     wanted = loaded.embed(BENCHES[0], "word", 2)[words.index("banco")]
     for one in found:
@@ -181,7 +185,9 @@ def test_an_interrupted_addition_goes_on(
     again = Index(index.folder, loaded)
     assert not list(index.folder.rglob("*.tmp"))
     assert len(again) == 360
-    assert [one.file for one in again.nearest([sentences[0]], 2)[0]] == ["a.txt", "c.txt"]
+    first, second = again.nearest([sentences[0]], 2)[0]
+    assert (first.file, first.text, first.times) == ("a.txt", sentences[0], 2)
+    assert second.text != sentences[0]
 
 
 def test_another_file_does_not_go_on_with_what_was_left(
@@ -192,8 +198,8 @@ def test_another_file_does_not_go_on_with_what_was_left(
         add_file(index.folder, loaded, tmp_path / "c.txt")
     (tmp_path / "d.txt").write_text("\n".join(["Nobody sleeps."] * 60), "utf-8")
     add_file(index.folder, loaded, tmp_path / "d.txt")
-    found = Index(index.folder, loaded).nearest(["Nobody sleeps."], 60)[0]
-    assert {one.text for one in found} == {"Nobody sleeps."}
+    (found,) = Index(index.folder, loaded).nearest(["Nobody sleeps."], 1)[0]
+    assert (found.text, found.file, found.times) == ("Nobody sleeps.", "d.txt", 60)
 
 
 def test_a_standardised_index(files: list[Path], loaded: Predictor, tmp_path: Path) -> None:
@@ -337,6 +343,9 @@ def test_the_command(run: Any, folder: Path, files: list[Path], tmp_path: Path, 
     assert all(one["text"][one["start"] : one["end"]] == "gato" for one in result["found"])
     status, out = run(*given, sentences[2], "--word", "gato", "-q", "--top", 1)
     assert "»gato«" in out
+    (tmp_path / "twice.txt").write_text("um gato\num gato\n", "utf-8")
+    status, out = run(*given, "--add", tmp_path / "twice.txt", "um gato", "--top", 1, "-q")
+    assert out.splitlines()[1] == "1.0000  um gato  (twice.txt, 1; 2 times)"
     for arguments, says in (
         ((), "nothing to do: give a query, or --add FILE"),
         (("--add", files[0], "--word", "gato"), "--word asks for uses like that in a query"),

@@ -75,7 +75,12 @@ def fills(model: Predictor, text: str) -> bool:
     """Whether the text has a mask and the model a head that fills it."""
     network = model.model
     able = isinstance(network, Model) and "mlm" in network.heads and not model.config.causal
-    return able and model.tokenizer.mask_token in with_own_mask(text, model.tokenizer)
+    return able and has_mask(model, text)
+
+
+def has_mask(model: Predictor, text: str) -> bool:
+    """Whether a word of the text is to be filled in."""
+    return model.tokenizer.mask_token in with_own_mask(text, model.tokenizer)
 
 
 @torch.inference_mode(False)  # whoever calls may have turned gradients off

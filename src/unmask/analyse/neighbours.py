@@ -11,6 +11,7 @@ Vectors have length 1, so that a product is a cosine. Exact search reads part af
 import heapq
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -39,6 +40,8 @@ _MANIFEST, _STANDARDISER, _WORK = "index.json", "standardiser.safetensors", ".wo
 _REMEDY = "build the index again"
 _USES = 256  # embedded at a time
 _WIDER = 8  # times as many as asked for are compared exactly after an approximate search
+_ROOM = 4  # times as many rows as asked for are looked at first, for some texts may be the same
+_ROWS = 1 << 16  # rows that are looked at at most
 _DEFAULTS = EmbedSettings()
 
 
@@ -53,6 +56,8 @@ class Neighbour:
     file: str
     number: int
     """Of the text in its file, from 0."""
+    times: int = 1
+    """How many texts of the index are the same (an approximate search knows of one alone)."""
 
 
 @dataclass(frozen=True)
@@ -116,20 +121,38 @@ class Index:
         truncate: bool | None = None,
         progress: Progress = SILENT,
     ) -> list[list[Neighbour]]:
-        """The texts nearest to each query, best first; a query that is too long is cut off or refused."""
+        """The texts nearest to each query, best first, each once.
+
+        A query that is too long is cut off or refused.
+        """
         self._check(top)
         cut = self.settings.truncate if truncate is None else truncate
         wanted: Floats = replace(self.settings, truncate=cut).embed(self.model, list(queries))
-        search = self._approximate if approximate else self._exact
-        candidates = search(wanted, min(top, len(self)), progress)
+        rows = min(top, len(self))
+        if approximate:
+            found = self._ranked(wanted, self._approximate(wanted, rows, progress))
+        else:
+            rows, most = _ROOM * rows, min(len(self), _ROWS)
+            found = self._ranked(wanted, self._exact(wanted, min(rows, most), progress))
+            while rows < most and any(len(each) <= top for each in found):  # the last may stand there again
+                rows *= 2 * _ROOM
+                found = self._ranked(wanted, self._exact(wanted, min(rows, most), progress))
+        return [each[:top] for each in found]
+
+    def _ranked(self, wanted: Floats, candidates: Sequence[Ints]) -> list[list[Neighbour]]:
+        """Of each query the texts of its rows, best first, equal ones once."""
         texts = self._texts(np.unique(np.concatenate([*candidates, np.empty(0, np.int64)])))
-        return [
-            [
-                replace(texts[row][1], score=score)
-                for score, row in _best(((float(texts[row][0] @ query), row) for row in rows), top)
-            ]
-            for query, rows in zip(wanted, map(np.ndarray.tolist, candidates), strict=True)
-        ]
+        found = []
+        for query, rows in zip(wanted, map(np.ndarray.tolist, candidates), strict=True):
+            once: dict[str, Neighbour] = {}
+            for score, row in _best(((float(texts[row][0] @ query), row) for row in rows), len(rows)):
+                text = texts[row][1].text
+                before = once.get(text)
+                once[text] = (
+                    replace(before, times=before.times + 1) if before else replace(texts[row][1], score=score)
+                )
+            found.append(list(once.values()))
+        return found
 
     def nearest_uses(
         self,
@@ -141,7 +164,7 @@ class Index:
         standardise: Standardiser | None = None,
         progress: Progress = SILENT,
     ) -> list[Neighbour]:
-        """Uses of a word in the index nearest to its use in the query, best first.
+        """Uses of a word in the index nearest to its use in the query, best first; of equal texts once.
 
         A use is the word itself as it is written, in lower or upper case, and with a language its regular
         plurals. Their vectors are computed now, for an index of every word would be too large; those of a
@@ -155,7 +178,8 @@ class Index:
             raise InputError(f"the query does not hold {' or '.join(forms)}: {query[:60]!r}")
         (wanted,) = vectors_of([asked])
         best: list[tuple[float, int, Neighbour]] = []
-        uses = self._uses(forms, asked, progress)
+        times: Counter[int] = Counter()
+        uses = self._uses(forms, asked, times, progress)
         seen = 0
         while chunk := list(islice(uses, _USES)):
             scores = vectors_of([use for use, _ in chunk]) @ wanted
@@ -167,7 +191,7 @@ class Index:
             best = heapq.nlargest(top, [*best, *found])
         if not best:
             raise InputError(f"no text of {self.folder} holds {' or '.join(forms)}, but for the query")
-        return [neighbour for *_, neighbour in best]
+        return [replace(each, times=times[hash((each.text, each.start))]) for *_, each in best]
 
     def _check(self, top: int) -> None:
         if top < 1:
@@ -195,13 +219,17 @@ class Index:
 
         return vectors_of
 
-    def _uses(self, forms: Sequence[str], asked: Use, progress: Progress) -> Iterator[tuple[Use, Neighbour]]:
-        """Every use, and where it stands; not the one asked about."""
+    def _uses(
+        self, forms: Sequence[str], asked: Use, times: Counter[int], progress: Progress
+    ) -> Iterator[tuple[Use, Neighbour]]:
+        """Every use, and where it stands first, counted by its hash; not the one asked about."""
         with progress.stage("texts", len(self), "texts") as stage:
             for place in self.places:
                 for number, text in enumerate(place.part.strings, place.number):
                     for use in find_uses([text], forms):
-                        if use != asked:
+                        mark = hash((text, use.start))
+                        times[mark] += 1
+                        if use != asked and times[mark] == 1:
                             yield use, Neighbour(0.0, text, 0, 0, place.file, number)
                 stage.advance(place.count)
 

@@ -124,7 +124,8 @@ def similar(
         text = one.text
         if word is not None:
             text = f"{text[: one.start]}»{text[one.start : one.end]}«{text[one.end :]}"
-        typer.echo(f"{one.score:.4f}  {' '.join(text.split())}  ({one.file}, {one.number + 1})")
+        again = f"; {one.times:,} times" if one.times > 1 else ""
+        typer.echo(f"{one.score:.4f}  {' '.join(text.split())}  ({one.file}, {one.number + 1}{again})")
 
 
 def _check(

@@ -66,9 +66,12 @@ def test_attention(run: Run, folder: Path) -> None:
 
 
 def test_attention_without_a_head(run: Run) -> None:
-    status, told, _ = run("attention", TEXT, "--model", "headless", "--json")
+    status, told, remark = run("attention", TEXT, "--model", "headless", "--json")
     assert status == 0
     assert json.loads(told)["attribution"] is None
+    assert remark == "headless fills no masks (it is no masked language model): attention alone is shown\n"
+    assert run("attention", TEXT, "--model", "headless", "-q")[2] == ""
+    assert run("attention", "O gato dorme.", "--model", "headless")[2] == ""
 
 
 def test_probe(run: Run, folder: Path) -> None:

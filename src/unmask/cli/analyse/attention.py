@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli.options import Json, ModelFolder, Quiet, load_model, print_json, print_table
+from unmask.cli.options import Json, ModelFolder, Quiet, load_model, print_json, print_table, progress
 
 _EXAMPLES = """
     unmask analyse attention "O gato dorme no telhado." --model model/ -o looks/
@@ -63,7 +63,7 @@ def attention(
         summary,
         write_attention,
     )
-    from unmask.analyse.attribution import attribute, fills
+    from unmask.analyse.attribution import attribute, fills, has_mask
     from unmask.predict import MaskedLM
 
     maps = read_attention(loaded, text)
@@ -73,6 +73,10 @@ def attention(
         if not isinstance(loaded, MaskedLM):
             raise ModelError(f"{model} holds no language model: leave out --mask and --target")
         found = attribute(loaded, text, (mask or 1) - 1, target)
+    elif has_mask(loaded, text):
+        progress(quiet).say(
+            f"{model} fills no masks (it is no masked language model): attention alone is shown"
+        )
     if out:
         write_attention(out, maps, found, chosen)
     if json_:
