@@ -127,6 +127,11 @@ def test_a_run_is_told_from_its_model(run: Run, folder: Folder) -> None:
         ["convert", ".", "there", "--to", "tf"],
         ["pretrain", "tiny-doc", "-o", "run"],
         ["pretrain", "tiny-docs", "-o", "run", "--text", "nowhere"],
+        ["evaluate", "blimpo", "-m", "nowhere", "-o", "scores"],
+        ["evaluate", "bias-pt", "-m", "nowhere", "-o", "scores"],
+        ["finetune", "tag", "-m", "nowhere", "--train", "a.conll", "-o", "out", "--lr", "0"],
+        ["finetune", "embed", "-m", "nowhere", "--train", "a.txt", "-o", "out", "--batch-size", "1"],
+        ["fewshot", "-m", "nowhere", "--train", "a.csv", "--valid", "a.csv", "-o", "out", "--set", "lr=0"],
     ],
 )
 def test_a_wrong_path_or_option_is_told_before_torch_is_loaded(arguments: list[str], tmp_path: Path) -> None:

@@ -88,6 +88,12 @@ def evaluate(
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Score a model; suites that are finished are kept, so the same command goes on where it stopped."""
+    from unmask.evaluation.suites import data_folder, find_suites
+    from unmask.predict.folders import find_folder
+
+    for suite in find_suites(suites, data_folder(data)):  # before torch is loaded, which takes seconds
+        suite.inputs()
+    find_folder(model)
     from unmask.evaluation import differences
     from unmask.evaluation import evaluate as run
     from unmask.evaluation.show import SCORES, notes, score_rows
