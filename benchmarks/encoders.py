@@ -1,0 +1,236 @@
+"""Encoders fine-tuned and measured on eight tasks a language, by the suites of `unmask evaluate`.
+
+Against the bundled model of the language: the same architecture with random weights, and for English MiniLM,
+which had a teacher and a billion pairs. Every model, task and seed is a cell; finished ones are kept in the
+scratch folder (one for each choice of sizes and settings) and not repeated, so that the work can be done in
+slices; the page shows what is there. Cells are computed side by side, a core each: at these sizes that is
+faster than all cores on one, and far faster where others use the machine.
+
+    python benchmarks/encoders.py en                          # mini-en, random, minilm; sizes for two cores
+    python benchmarks/encoders.py en --examples 10000 --jobs 6                   # a GPU, or patience
+    python benchmarks/encoders.py pt --tasks assin2-rte,harem --seeds 1
+    python benchmarks/encoders.py en --model mini-en --model trainer=runs/hf     # NAME=FOLDER adds one
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from common import arguments, data_root, minilm, table, write_result
+
+TASKS = {
+    "en": ["sst2", "cola", "mrpc", "rte", "stsb", "squad", "pos-en", "wnut17"],
+    "pt": [
+        "assin2-rte", "assin2-sts", "lener-br", "harem", "sentiment-repro", "sentiment-reli", "faquad",
+        "pos-pt",
+    ],
+}  # fmt: skip
+ZERO_SHOT = {
+    "en": ["mlm-en", "blimp", "blimp-supplement", "facts-en", "pararel", "wic"],
+    "pt": ["mlm-pt", "minimal-pairs-pt", "facts-pt"],
+}
+NO_HEAD = {"wic"}
+"""What a model without a masked-LM head can do without training."""
+RANDOM, MINILM = "random", "minilm"
+EXAMPLES = {"sst2": 4000, "cola": 4000, "pos-en": 2500, "pos-pt": 2500, "mrpc": 1500, "rte": 1500}
+QUESTIONS, OTHERS = 400, 2000
+"""What is learned from, chosen so that a training of 8 million parameters takes a core about a minute."""
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def use_threads(count: int) -> None:
+    """How many a process computes with."""
+    import torch
+
+    torch.set_num_threads(count)
+
+
+def capped(name: str, options: argparse.Namespace) -> Path:
+    """The suite as a file, with this benchmark's sizes and settings."""
+    import tomli_w
+
+    from unmask.evaluation.suites import FOLDER, FinetuneSuite, read_suite
+
+    suite = read_suite(FOLDER / f"{name}.toml")
+    assert isinstance(suite, FinetuneSuite)
+    chosen = {"lr": options.lr, "epochs": options.epochs, "batch": 16, "length": options.length}
+    examples = options.examples or (QUESTIONS if suite.task == "qa" else EXAMPLES.get(name, OTHERS))
+    values = suite.model_dump(exclude_none=True, exclude={"own", "settings"})
+    values |= {"examples": examples, "scored": options.scored, "settings": chosen}
+    path = place(options) / "suites" / f"{name}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(tomli_w.dumps(values), "utf-8")
+    return path
+
+
+def place(options: argparse.Namespace) -> Path:
+    """Where the results of these settings are."""
+    sizes = f"{options.examples or 'some'}-{options.scored}-{options.length}"
+    return options.scratch / "encoders" / f"{options.language}-{sizes}-{options.epochs}-{options.lr:g}"
+
+
+def random_twin(like: str, folder: Path, seed: int) -> Path:
+    """The architecture and the vocabulary of a model, with weights that nothing was learned in."""
+    import torch
+
+    from unmask.checkpoint import save_model
+    from unmask.model.network import Model
+    from unmask.predict import load
+
+    if not (folder / "config.json").exists():
+        model = load(like, "cpu")
+        twin = Model(model.config, ["mlm"], torch.Generator().manual_seed(seed))
+        save_model(twin, folder, model.tokenizer)
+    return folder
+
+
+def chosen_models(options: argparse.Namespace) -> dict[str, str]:
+    """Names, and folders or names that `unmask.load` knows."""
+    usual = [f"mini-{options.language}", RANDOM, *([MINILM] if options.language == "en" else [])]
+    found = {}
+    for given in options.model or usual:
+        name, _, folder = given.partition("=")
+        found[name] = folder or (str(minilm()) if name == MINILM else name)
+    return found
+
+
+def cells(options: argparse.Namespace) -> Iterator[tuple[str, str, str, str, int]]:
+    """Model, folder, suite, its file, seed: all models on one suite before the next one."""
+    wanted = (
+        options.tasks.split(",") if options.tasks else ZERO_SHOT[options.language] + TASKS[options.language]
+    )
+    for suite in wanted:
+        learns = suite in TASKS[options.language]
+        asked = str(capped(suite, options)) if learns else suite
+        for seed in range(options.seeds if learns else 1):
+            for name, folder in chosen_models(options).items():
+                if name == RANDOM:
+                    folder = str(random_twin(options.like, place(options) / "random" / str(seed), seed))
+                yield name, folder, suite, asked, seed
+
+
+def measure(name: str, folder: str, suite: str, asked: str, seed: int, cell: Path) -> str:
+    """One cell; `evaluate` keeps its result and does not repeat it."""
+    from unmask.evaluation import evaluate
+    from unmask.predict import load
+
+    needs_head = asked == suite and suite not in NO_HEAD
+    if needs_head and "mlm" not in load(folder, "cpu").model.heads:
+        return f"{suite} {name}: it has no head for that"
+    start = time.perf_counter()
+    (result,) = evaluate(asked, folder, cell, data_root(), card=False, seed=seed)
+    return f"{suite} {name} {seed}: {result.main.value:.4f} ({time.perf_counter() - start:.0f} s)"
+
+
+def results(options: argparse.Namespace, models: list[str], suite: str) -> list[list[Any]]:
+    """What is there of a suite: for each model a result per seed."""
+    from unmask.evaluation.results import read
+
+    root = place(options) / "cells"
+    seeds = [sorted((root / name / suite).glob("*")) for name in models]
+    return [[one for folder in folders if (one := read(folder, suite))] for folders in seeds]
+
+
+def shown(found: list[Any]) -> str:
+    """The mean over the seeds, and how far they lie apart; of one seed the interval over the items."""
+    if not found:
+        return "—"
+    values = [result.main.value for result in found]
+    if len(values) > 1:
+        return f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f}"
+    score = found[0].main
+    return f"{score.value:.3f} ({score.low:.3f} to {score.high:.3f})"
+
+
+def learned_table(options: argparse.Namespace, models: list[str]) -> str:
+    """A row for each task, and the mean of those that every model has."""
+    rows, means = [], []
+    for suite in TASKS[options.language]:
+        found = results(options, models, suite)
+        first = next((one for seeds in found for one in seeds), None)
+        if first is None:
+            continue
+        sizes = f"{first.details['learned from']:,} / {first.main.items:,}"
+        rows.append((suite, first.measures[0].name, sizes, *map(shown, found)))
+        if all(found):
+            means.append([statistics.mean(one.main.value for one in seeds) for seeds in found])
+    if len(means) > 1:
+        mean = (f"{statistics.mean(column):.3f}" for column in zip(*means, strict=True))
+        rows.append((f"mean of {len(means)}", "", "", *mean))
+    return table(["task", "measure", "learned from / scored", *models], rows)
+
+
+def untrained_table(options: argparse.Namespace, models: list[str]) -> str:
+    """A row for each suite that needs no training."""
+    found = {suite: results(options, models, suite) for suite in ZERO_SHOT[options.language]}
+    firsts = {suite: next((one for seeds in all_ for one in seeds), None) for suite, all_ in found.items()}
+    rows = [
+        (suite, first.measures[0].name, *map(shown, found[suite])) for suite, first in firsts.items() if first
+    ]
+    return table(["suite", "measure", *models], rows)
+
+
+def write(options: argparse.Namespace) -> None:
+    """The page of what is there."""
+    import torch
+
+    models = sorted(path.name for path in (place(options) / "cells").glob("*"))
+    models.sort(key=lambda name: (name == MINILM, name == RANDOM))  # ours first
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "the processor"
+    body = (
+        f"Fine-tuned on {device}, seeds from 0, {options.epochs} epochs, lr {options.lr:g}, batches of 16,"
+        f" windows of {options.length} tokens, the same for every model; a tenth of the examples to learn"
+        f" from decides when to stop. At most {options.scored:,} are scored: of the development part, or of a"
+        " tenth by hash of the text where there is none. Mean ± standard deviation over the seeds; of one"
+        f" seed, the 95 % interval over the items.\n\n{learned_table(options, models)}\n\n"
+        "Without training (of pseudo-perplexity, less is better; its text is held out from the bundled"
+        f" models; chance is 0.5 for pairs of sentences and for wic):\n\n{untrained_table(options, models)}"
+    )
+    title = {"en": "English", "pt": "Portuguese"}[options.language] + " encoders"
+    write_result(f"encoders-{options.language}", title, body, ["torch", "tokenizers", "numpy"])
+
+
+def main() -> None:
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("language", choices=sorted(TASKS))
+    parser.add_argument(
+        "--model", action="append", metavar="NAME[=FOLDER]", help="only these; may be repeated"
+    )
+    parser.add_argument("--tasks", help="only these suites, with commas between")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument(
+        "--like", help="the model whose architecture `random` has; by default the bundled one"
+    )
+    parser.add_argument("--examples", type=int, help="to learn from, at most; by default as in EXAMPLES")
+    parser.add_argument("--scored", type=int, default=1000, help="to score on, at most")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--lr", type=float, default=2e-4)
+    parser.add_argument("--length", type=int, default=256, help="tokens of the longest window")
+    parser.add_argument("--jobs", type=int, default=CORES, help="cells computed side by side")
+    options = parser.parse_args()
+    options.like = options.like or f"mini-{options.language}"
+    todo = list(cells(options))
+    left = Counter(suite for _, _, suite, *_ in todo)
+    threads = max(1, CORES // options.jobs)
+    with ProcessPoolExecutor(options.jobs, get_context("spawn"), use_threads, (threads,)) as pool:
+        started = {
+            pool.submit(measure, *cell, place(options) / "cells" / cell[0] / cell[2] / str(cell[4])): cell[2]
+            for cell in todo
+        }
+        for done in as_completed(started):
+            print(done.result(), file=sys.stderr, flush=True)
+            left[started[done]] -= 1
+            if not left[started[done]]:
+                write(options)
+
+
+if __name__ == "__main__":
+    main()
