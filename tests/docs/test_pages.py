@@ -184,6 +184,19 @@ def test_the_comparison_has_the_figures_of_the_results() -> None:
                 assert f"{top / bottom:.{len(figure.partition('.')[2])}f}" == figure
 
 
+def test_the_figures_of_readme_are_those_of_the_results() -> None:
+    number = r"(?<!\w)\d+(?:,\d{3})*(?:\.\d+)?"
+    link = r"^\| [^|]*\(benchmarks/results/([\w-]+)\.md\)[^|]* \| ([^|]+) \|$"
+    rows = re.findall(link, (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert len(rows) > 8
+    for name, figures in rows:
+        results = (ROOT / f"benchmarks/results/{name}.md").read_text("utf-8")
+        measured = [float(each.replace(",", "")) for each in re.findall(number, results)]
+        for figure in re.findall(number, figures):
+            places = len(figure.partition(".")[2])
+            assert any(f"{value:,.{places}f}" == figure for value in measured), f"{name}: {figure}"
+
+
 def test_reference_pages_are_current() -> None:
     spec = spec_from_file_location("reference", ROOT / "tools/reference.py")
     assert spec
