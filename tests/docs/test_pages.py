@@ -86,7 +86,7 @@ def test_the_tree_of_readme_is_the_tree() -> None:
     source = ROOT / "src/unmask"
     inner = set(re.findall(r"(?:^  |· |and )([a-z]+(?:/|\.py))", tree, re.MULTILINE))
     files = {path.name for path in source.glob("*.py") if not path.name.startswith("__")}
-    folders = {f"{path.parent.name}/" for path in source.glob("*/*") if path.suffix in (".py", ".toml")}
+    folders = {f"{path.name}/" for path in source.iterdir() if path.is_dir() and "__" not in path.name}
     assert inner == files | folders
     outer = re.findall(r"^(\w[\w./]*)", tree, re.MULTILINE)
     assert outer
