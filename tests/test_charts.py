@@ -71,6 +71,15 @@ def test_layers_are_whole_numbers() -> None:
     assert "0.5" in texts(lines("Anisotropy", "", {"a": [(0, 1.0), (1, 1.0)]}, "depth").svg)
 
 
+def test_places_on_an_axis_may_have_names() -> None:
+    chart = lines(
+        "Loss", "nats", {"a": [(2, 4.0), (3, 3.0), (5, 1.0)]}, marks={2: "4 M", 3: "8 M", 5: "32 M"}
+    )
+    assert {"4 M", "8 M", "32 M"} <= set(texts(chart.svg))
+    assert "5" not in texts(chart.svg)
+    assert "<title>a, 32 M: 1</title>" in chart.svg
+
+
 def test_what_is_no_number_is_left_out() -> None:
     nan, infinite = float("nan"), float("inf")
     chart = lines("Loss", "nats", {"a": [(0, 2.0), (1, nan), (2, 1.0), (3, infinite)], "b": [(0, nan)]})

@@ -75,8 +75,12 @@ def lines(
     *,
     percent: bool = False,
     from_zero: bool = False,
+    marks: Mapping[float, str] | None = None,
 ) -> Chart:
-    """Curves over a common axis; `percent` shows shares, and starts at zero."""
+    """Curves over a common axis; `percent` shows shares, and starts at zero.
+
+    `marks` name places on the axis, where its numbers would say nothing: of logarithms, for example.
+    """
     series = {name: kept for name, points in series.items() if (kept := _finite(points))}
     xs = [x for points in series.values() for x, _ in points] or [0.0, 1.0]
     ys = [y for points in series.values() for _, y in points] or [0.0, 1.0]
@@ -84,10 +88,20 @@ def lines(
     grid = ticks(floor, max(ys))
     legend, top = _legend(list(series))
     place = _Place(min(xs), max(xs), grid[0], grid[-1], top)
-    body = [*legend, *_y_axis(grid, place, percent), *_x_axis(place, x_label)]
+    named = {value: number_text(value) for value in _whole(xs)} if marks is None else marks
+    body = [*legend, *_y_axis(grid, place, percent), *_x_axis(place, x_label, named)]
     for number, (name, points) in enumerate(series.items()):
-        body += _curve(number % len(_LIGHT), name, points, place, percent)
+        body += _curve(number % len(_LIGHT), name, points, place, percent, named)
     return _chart(title, unit, body, top + _PLOT_HEIGHT + 2 * _LINE + 6, _summary(series, percent))
+
+
+def _whole(xs: Sequence[float]) -> list[float]:
+    """Where an axis has its numbers; only whole ones on a long axis: there is no layer 1.5."""
+    low, high = min(xs), max(xs)
+    fractions = high - low < 2
+    return [
+        value for value in ticks(low, high) if low <= value <= high and (fractions or value == int(value))
+    ]
 
 
 def _finite(points: Points) -> Points:
@@ -293,21 +307,21 @@ def _y_axis(grid: Sequence[float], place: _Place, percent: bool) -> Iterable[str
         yield _text(_LEFT - 6, y + 4, number_text(value, percent), "soft end")
 
 
-def _x_axis(place: _Place, label: str) -> Iterable[str]:
+def _x_axis(place: _Place, label: str, marks: Mapping[float, str]) -> Iterable[str]:
     y = place.bottom + _LINE
-    fractions = place.high_x - place.low_x < 2  # there is no layer 1.5
-    for value in ticks(place.low_x, place.high_x):
-        if place.low_x <= value <= place.high_x and (fractions or value == int(value)):
-            yield _text(place.x(value), y, number_text(value), "soft middle")
+    for value, name in marks.items():
+        yield _text(place.x(value), y, name, "soft middle")
     yield _text(WIDTH - _RIGHT, y + _LINE, label, "soft end")
 
 
-def _curve(number: int, name: str, points: Points, place: _Place, percent: bool) -> Iterable[str]:
+def _curve(
+    number: int, name: str, points: Points, place: _Place, percent: bool, marks: Mapping[float, str]
+) -> Iterable[str]:
     drawn = " ".join(f"{place.x(x):.1f},{place.y(y):.1f}" for x, y in points)
     yield f'<polyline class="line s{number}" points="{drawn}"/>'
     if len(points) <= _DOTS:
         for x, y in points:
-            said = f"{name}, {number_text(x)}: {number_text(y, percent)}"
+            said = f"{name}, {marks.get(x) or number_text(x)}: {number_text(y, percent)}"
             yield (
                 f'<circle class="area s{number}" cx="{place.x(x):.1f}" cy="{place.y(y):.1f}" r="3">'
                 f"<title>{html.escape(said)}</title></circle>"

@@ -1,0 +1,193 @@
+"""Size against quality under one budget of arithmetic: models of 3 to 100 million parameters, one recipe.
+
+Every model gets the same number of floating-point operations: those of its matrix products, forward and
+backward, attention and head counted, nothing computed twice (`unmask.train.work`); so small ones see more
+tokens. 6 × parameters × tokens is shown beside. Each is trained by `unmask pretrain` in a process of its own,
+several at a time, and asked for BLiMP; called again after an interruption, it goes on.
+
+    unmask prepare text/ -t vocab/ -o shards
+    python benchmarks/sizes.py --data shards --budget 2e16 --jobs 3                              # a GPU
+    python benchmarks/sizes.py --data shards --budget 2e10 --sizes 4,8 --batch 1024 --sample 20  # to try it
+"""
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from common import RESULTS, arguments, table, write_result
+
+LENGTH = 128
+SIZES = {
+    4: (192, 4),
+    8: (256, 8),
+    17: (384, 10),
+    33: (512, 12),
+    57: (640, 14),
+    100: (768, 18),
+}
+"""Millions of parameters at a vocabulary of 12,288 -> width, layers."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One size, and how long it may train."""
+
+    million: int
+    changes: dict[str, Any]
+    per_token: float
+    """Operations for each token of the text."""
+
+
+def make_job(million: int, options: argparse.Namespace) -> Job:
+    """The settings of a size, and the steps that fit the budget."""
+    import torch
+
+    from unmask.config import load_recipe
+    from unmask.tokenizer import Tokenizer
+    from unmask.train.work import operations
+
+    width, layers = SIZES[million]
+    sizes = {"width": width, "layers": layers, "heads": width // 64, "inner": width * 3 // 2}
+    changes: dict[str, Any] = {f"model.{name}": value for name, value in sizes.items()}
+    changes |= {"batch.length": LENGTH, "train.stages": "[]", "train.epochs": "", "seed": options.seed}
+    changes |= {"train.batch_tokens": options.batch, "train.micro_tokens": min(options.batch, 32768)}
+    recipe = load_recipe(options.recipe, [f"{name}={value}" for name, value in changes.items()])
+    vocabulary = Tokenizer.load(options.data / "tokenizer").vocab_size
+    mask, sequences = recipe.batch.mask, 64
+    ratio = mask.ratio if mask.ratio_end is None else (mask.ratio + mask.ratio_end) / 2
+    hidden = round(ratio * sequences * LENGTH)
+    batch = SimpleNamespace(
+        ids=range(sequences * LENGTH),
+        cu_seqlens=torch.arange(sequences + 1) * LENGTH,
+        target_ids=range(hidden),
+        causal=False,
+    )
+    config = recipe.model.model_copy(update={"vocab_size": vocabulary})
+    per_token = operations(config, batch, hidden) / (sequences * LENGTH)  # type: ignore[arg-type]
+    changes["train.steps"] = max(1, round(options.budget / per_token / options.batch))
+    return Job(million, changes, per_token)
+
+
+def run(job: Job, options: argparse.Namespace) -> None:
+    """Train and score one size."""
+    place = options.scratch / "sizes" / f"{options.budget:g}-{job.million}-{options.seed}"
+    place.mkdir(parents=True, exist_ok=True)
+    settings = [f"--set={name}={value}" for name, value in job.changes.items()]
+    environment = dict(os.environ) | ({"CUDA_VISIBLE_DEVICES": ""} if options.device == "cpu" else {})
+    train = ["pretrain", options.recipe, "--data", options.data, "-o", place / "run", "--resume", *settings]
+    score = ["evaluate", "blimp", "--model", place / "run" / "model", "-o", place / "scores", "--no-card"]
+    if options.sample:
+        score += ["--sample", options.sample]
+    with (place / "log.txt").open("a") as log:
+        for words in (train, score):
+            command = [sys.executable, "-W", "ignore", "-m", "unmask", *map(str, words)]
+            done = subprocess.run(command, env=environment, stdout=log, stderr=log, check=False)
+            if done.returncode:
+                sys.exit(f"{job.million} M: {words[0]} failed, see {place / 'log.txt'}")
+    print(f"{job.million} M is done", file=sys.stderr, flush=True)
+
+
+def facts(job: Job, options: argparse.Namespace) -> dict[str, Any] | None:
+    """What a finished size came to."""
+    from unmask.evaluation.results import read
+    from unmask.runs import read_metrics
+
+    place = options.scratch / "sizes" / f"{options.budget:g}-{job.million}-{options.seed}"
+    blimp = read(place / "scores", "blimp")
+    if blimp is None:
+        return None
+    plan = json.loads((place / "run" / "plan.json").read_text("utf-8"))
+    records = list(read_metrics(place / "run"))
+    last, valid = ([r for r in records if r["split"] == split][-1] for split in ("train", "valid"))
+    return {
+        "parameters": plan["parameters"], "epochs": plan["epochs"], "tokens": last["tokens"],
+        "steps": last["step"], "seconds": last["seconds"], "loss": valid["loss"],
+        "right": valid["accuracy"]["mlm"], "blimp": blimp.main,
+    }  # fmt: skip
+
+
+def write(jobs: list[Job], options: argparse.Namespace) -> None:
+    """The page, and the curves, of what is done."""
+    import torch
+
+    from unmask.charts import lines, side_by_side
+
+    found = [(job, values) for job in jobs if (values := facts(job, options))]
+    rows = [
+        (
+            f"{values['parameters']:,}",
+            "{} × {}".format(*SIZES[job.million]),
+            f"{values['tokens']:,} ({values['epochs']:.1f} epochs)",
+            f"{values['steps']:,}",
+            f"{job.per_token * values['tokens']:.2e}",
+            f"{6 * values['parameters'] * values['tokens']:.2e}",
+            f"{values['loss']:.4f}",
+            f"{values['right']:.1%}",
+            f"{100 * values['blimp'].value:.1f} ({100 * values['blimp'].low:.1f}"
+            f" to {100 * values['blimp'].high:.1f})",
+            f"{values['seconds']:,.0f}",
+        )
+        for job, values in found
+    ]
+    head = [
+        "parameters", "width × layers", "tokens", "steps", "operations", "6 N tokens", "validation loss",
+        "hidden tokens right", "BLiMP, macro", "seconds in steps",
+    ]  # fmt: skip
+    at = [math.log2(values["parameters"]) for _, values in found]
+    marks = {x: f"{2**x / 1e6:.0f} M" for x in at}
+    losses, scores = ([values["loss"] for _, values in found], [values["blimp"].value for _, values in found])
+    label = "parameters (logarithmic)"
+    charts = [
+        lines(
+            "Validation loss", "nats per hidden token",
+            {"loss": list(zip(at, losses, strict=True))}, label, marks=marks,
+        ),
+        lines(
+            "BLiMP", "% of the pairs right, macro over 67 sets",
+            {"BLiMP": [(x, 100 * score) for x, score in zip(at, scores, strict=True)]}, label, marks=marks,
+        ),
+    ]  # fmt: skip
+    (RESULTS / "sizes.svg").write_text(side_by_side(charts), "utf-8")
+    gpu = torch.cuda.is_available() and options.device != "cpu"
+    device = torch.cuda.get_device_name() if gpu else "the processor"
+    sampled = f" BLiMP on a sample of {options.sample} pairs." if options.sample else ""
+    body = (
+        f"`{options.recipe}` on {device}, {options.jobs} at a time, {options.budget:g} operations each,"
+        f" sequences of {LENGTH}, {options.batch:,} tokens a step, the same rates for all, seed"
+        f" {options.seed}. Operations are those of matrix products, forward and backward, with attention and"
+        f" head; epochs say how often the text was seen.{sampled}\n\n{table(head, rows)}\n\n"
+        "![curves](sizes.svg)"
+    )
+    write_result("sizes", "Size against quality under one budget", body, ["torch", "tokenizers", "numpy"])
+
+
+def main() -> None:
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="shards that `unmask prepare` made")
+    parser.add_argument("--budget", type=float, default=2e16, help="floating-point operations of each model")
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="in millions of parameters")
+    parser.add_argument("--recipe", default="modern-small")
+    parser.add_argument("--batch", type=int, default=32768, help="tokens of a step")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="models trained at the same time")
+    parser.add_argument("--device", choices=["auto", "cpu"], default="auto")
+    parser.add_argument("--sample", type=int, help="BLiMP on so many pairs only, to try it out")
+    options = parser.parse_args()
+    jobs = [make_job(int(size), options) for size in options.sizes.split(",")]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        started = [pool.submit(run, job, options) for job in jobs]
+        for done in as_completed(started):
+            done.result()
+            write(jobs, options)
+
+
+if __name__ == "__main__":
+    main()
