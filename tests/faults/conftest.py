@@ -2,10 +2,44 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+
+# Without the variable three restarts of eight failed: processes met at the store of those before them.
+STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+
+
+def start(place: Path, *arguments: object, launcher: Sequence[str] = ()) -> subprocess.Popen[str]:
+    """Start the driver of a folder, there, and wait until it says that it is ready."""
+    process = subprocess.Popen(
+        [sys.executable, *launcher, "driver.py", *map(str, arguments)],
+        cwd=place,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=os.environ | STORE,
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def finish(process: subprocess.Popen[str]) -> None:
+    """Wait for the end, which is a good one."""
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+
+
+def fail(process: subprocess.Popen[str], says: str) -> None:
+    """Wait for the end, which is one clear line."""
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 1
+    assert says in errors
+    assert "Traceback" not in errors
 
 
 class SmallDisk:

@@ -2,12 +2,12 @@
 
 import random
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests.faults.conftest import fail, finish, start
 
 from unmask.checkpoint import save_model
 from unmask.config import ModelConfig, TokenizerConfig
@@ -54,24 +54,11 @@ def place(tmp_path_factory: pytest.TempPathFactory, words: list[str]) -> Path:
     return folder
 
 
-def start(place: Path, out: str | Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "driver.py", str(out)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=place, stdout=pipe, stderr=pipe, text=True)
-
-
-def finish(process: subprocess.Popen[str]) -> None:
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
-
-
 def test_killed_at_random_moments_ends_byte_identical(place: Path) -> None:
     draw, parts = random.Random(1), place / "out.npy.work" / "parts"
     killed = 0
     while killed < KILLS:
         process = start(place, "out.npy")
-        assert process.stdout
-        assert process.stdout.readline() == "ready\n"
         try:
             process.wait(draw.uniform(0, 0.3))
         except subprocess.TimeoutExpired:
@@ -91,11 +78,7 @@ def test_killed_at_random_moments_ends_byte_identical(place: Path) -> None:
 
 def test_a_full_disk_is_one_clear_line_and_nothing_is_lost(place: Path, small_disk: Any) -> None:
     small = small_disk.mount(megabytes=1)
-    process = start(place, small / "out.npy")
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 1
-    assert "no space left while writing" in errors
-    assert "Traceback" not in errors
+    fail(start(place, small / "out.npy"), "no space left while writing")
     assert not (small / "out.npy").exists()
     small_disk.grow(megabytes=8)
     finish(start(place, small / "out.npy"))

@@ -4,13 +4,13 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from tests.faults.conftest import fail, finish, start
 
 from unmask.config import TokenizerConfig
 from unmask.tokenizer import train_tokenizer
@@ -29,8 +29,7 @@ if __name__ == "__main__":
     recipe = load_recipe(None, ["prepare.shard_tokens=30000", "prepare.valid=0.1"])
     print("ready", flush=True)
     try:
-        text, vocab, out = sys.argv[1:]
-        module.prepare(find_sources([text]), Tokenizer.load(vocab), Path(out), recipe, workers=2)
+        module.prepare(find_sources(["text"]), Tokenizer.load("vocab"), Path(sys.argv[1]), recipe, workers=2)
     except UserError as error:
         sys.exit(f"unmask: {error}")
 """
@@ -57,16 +56,6 @@ def place(tmp_path_factory: pytest.TempPathFactory, words: list[str]) -> Path:
     return folder
 
 
-def start(place: Path, out: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, str(place / "driver.py"), str(place / "text"), str(place / "vocab"), str(out)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def finish(process: subprocess.Popen[str]) -> None:
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
-
-
 def tree(folder: Path) -> dict[str, bytes]:
     return {
         p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()
@@ -76,9 +65,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def undisturbed(place: Path) -> tuple[dict[str, bytes], float]:
     """The files of a run that nothing disturbed, and how long it took once it was ready."""
-    process = start(place, place / "whole")
-    assert process.stdout
-    assert process.stdout.readline() == "ready\n"
+    process = start(place, "whole")
     begin = time.monotonic()
     finish(process)
     return tree(place / "whole"), time.monotonic() - begin
@@ -93,8 +80,6 @@ def test_killed_at_random_moments_ends_byte_identical(
     out, kills, ended = place / "killed", 0, False
     while kills < KILLS or not ended:
         process = start(place, out)
-        assert process.stdout
-        assert process.stdout.readline() == "ready\n"
         if kills < KILLS:
             try:
                 process.wait(draw.uniform(0, seconds))
@@ -114,9 +99,7 @@ def test_killed_at_random_moments_ends_byte_identical(
 
 
 def test_a_killed_worker_is_one_clear_line(place: Path, undisturbed: tuple[dict[str, bytes], float]) -> None:
-    process = start(place, place / "worker")
-    assert process.stdout
-    assert process.stdout.readline() == "ready\n"
+    process = start(place, "worker")
     parts = place / "worker" / ".work" / "parts"
     while not list(parts.glob("*.safetensors")):
         time.sleep(0.01)
@@ -126,11 +109,8 @@ def test_a_killed_worker_is_one_clear_line(place: Path, undisturbed: tuple[dict[
         if "spawn_main" in " ".join(p.cmdline())
     ]
     workers[0].kill()
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 1
-    assert "a worker process died" in errors
-    assert "Traceback" not in errors
-    finish(start(place, place / "worker"))
+    fail(process, "a worker process died")
+    finish(start(place, "worker"))
     assert tree(place / "worker") == undisturbed[0]
 
 
@@ -138,11 +118,7 @@ def test_a_full_disk_is_one_clear_line_and_nothing_is_lost(
     place: Path, undisturbed: tuple[dict[str, bytes], float], small_disk: Any
 ) -> None:
     small = small_disk.mount(megabytes=1)
-    process = start(place, small / "out")
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 1
-    assert "no space left" in errors
-    assert "Traceback" not in errors
+    fail(start(place, small / "out"), "no space left")
     assert not list(small.rglob("*.tmp"))
     small_disk.grow(megabytes=64)
     finish(start(place, small / "out"))

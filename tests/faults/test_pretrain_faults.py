@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 from safetensors.torch import load_file
+from tests.faults.conftest import STORE, fail, finish, start
 
 from unmask.config import TokenizerConfig, load_recipe
 from unmask.data.prepare import prepare
@@ -40,10 +41,10 @@ from unmask.train.material import Start
 from unmask.train.pretrain import pretrain
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    recipe = load_recipe(None, sys.argv[3:])
+    recipe = load_recipe(None, sys.argv[2:])
     print("ready", flush=True)
     try:
-        result = pretrain(recipe, Path(sys.argv[2]), Start(data=Path(sys.argv[1])), resume=True)
+        result = pretrain(recipe, Path(sys.argv[1]), Start(data=Path("shards")), resume=True)
     except UserError as error:
         sys.exit(f"unmask: {error}")
     sys.exit(128 + result.stopped if result.stopped else 0)
@@ -72,29 +73,11 @@ def place(tmp_path_factory: pytest.TempPathFactory, words: list[str]) -> Path:
     return folder
 
 
-# Without the variable three restarts of eight failed: processes met at the store of those before them.
-STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=2"]
 
 
-def start(place: Path, run: Path, *changes: str, launcher: Sequence[str] = ()) -> subprocess.Popen[str]:
-    command = [sys.executable, *launcher, place / "driver.py", place / "shards", run, *CHANGES, *changes]
-    process = subprocess.Popen(
-        list(map(str, command)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env=os.environ | STORE,
-    )
-    assert process.stdout
-    assert process.stdout.readline() == "ready\n"
-    return process
-
-
-def finish(process: subprocess.Popen[str]) -> None:
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
+def train(place: Path, run: Path, *changes: str, launcher: Sequence[str] = ()) -> subprocess.Popen[str]:
+    return start(place, run, *CHANGES, *changes, launcher=launcher)
 
 
 def result(run: Path) -> Outcome:
@@ -116,7 +99,7 @@ def result(run: Path) -> Outcome:
 @pytest.fixture(scope="module")
 def undisturbed(place: Path) -> Outcome:
     """The outcome of a run that nothing disturbed."""
-    finish(start(place, place / "whole"))
+    finish(train(place, place / "whole"))
     return result(place / "whole")
 
 
@@ -136,7 +119,7 @@ def wait_for_step(run: Path, step: int) -> None:
 def test_killed_twenty_times_ends_with_the_same_weights(place: Path, undisturbed: Outcome) -> None:
     draw, run, kills = random.Random(1), place / "killed", 0
     while kills < KILLS:
-        process = start(place, run)
+        process = train(place, run)
         done = max((int(path.name) for path in checkpoints(run / "checkpoints")), default=0)
         goal = min(done + draw.randint(3, 15), 195)
         wait_for_step(run, goal)
@@ -145,14 +128,14 @@ def test_killed_twenty_times_ends_with_the_same_weights(place: Path, undisturbed
         process.communicate()
         kills += 1
     assert not (run / "model").exists()
-    finish(start(place, run))
+    finish(train(place, run))
     assert result(run) == undisturbed
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_and_stops(place: Path, undisturbed: Outcome, number: signal.Signals) -> None:
     run = place / f"signal-{number}"
-    process = start(place, run, "train.save_every=1000")
+    process = train(place, run, "train.save_every=1000")
     while len(list(read_metrics(run))) < 5:
         time.sleep(0.01)
     signal_all(process, number)  # the workers hear it too, as they do on a terminal and under Slurm
@@ -161,7 +144,7 @@ def test_a_signal_saves_and_stops(place: Path, undisturbed: Outcome, number: sig
     assert "Traceback" not in errors
     saved = int(checkpoints(run / "checkpoints")[0].name)
     assert saved == list(read_metrics(run))[-1]["step"]
-    finish(start(place, run))
+    finish(train(place, run))
     assert result(run) == undisturbed
 
 
@@ -169,17 +152,13 @@ def test_a_full_disk_is_one_clear_line_and_the_last_checkpoint_is_whole(
     place: Path, undisturbed: Outcome, small_disk: Any
 ) -> None:
     small = small_disk.mount(megabytes=4)
-    process = start(place, small / "run", "train.keep=20")
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 1
-    assert "no space left" in errors
-    assert "Traceback" not in errors
+    fail(train(place, small / "run", "train.keep=20"), "no space left")
     snapshot, broken = newest(small / "run" / "checkpoints")
     assert snapshot
     assert not broken
     assert not list((small / "run" / "checkpoints").glob(".*"))
     small_disk.grow(megabytes=64)
-    finish(start(place, small / "run"))
+    finish(train(place, small / "run"))
     assert result(small / "run") == undisturbed
 
 
@@ -187,7 +166,7 @@ def test_a_full_disk_is_one_clear_line_and_the_last_checkpoint_is_whole(
 def together(place: Path, request: pytest.FixtureRequest) -> tuple[list[str], Outcome]:
     """The outcome of a run of two processes that nothing disturbed."""
     changes = [f"train.parallel={request.param}", "train.steps=60"]
-    finish(start(place, place / request.param, *changes, launcher=TORCHRUN))
+    finish(train(place, place / request.param, *changes, launcher=TORCHRUN))
     return changes, result(place / request.param)
 
 
@@ -200,7 +179,7 @@ def worker(process: subprocess.Popen[str], rank: int) -> psutil.Process:
 def test_torchrun_goes_on_after_a_worker_was_killed(place: Path, together: tuple[list[str], Outcome]) -> None:
     changes, expected = together
     run = place / f"restarted-{changes[0]}"
-    process = start(place, run, *changes, launcher=TORCHRUN)
+    process = train(place, run, *changes, launcher=TORCHRUN)
     wait_for_step(run, 15)
     worker(process, 1).kill()
     wait_for_step(run, 35)
@@ -212,14 +191,14 @@ def test_torchrun_goes_on_after_a_worker_was_killed(place: Path, together: tuple
 def test_a_scheduler_that_signals_everyone(place: Path, together: tuple[list[str], Outcome]) -> None:
     changes, expected = together
     run = place / f"preempted-{changes[0]}"
-    process = start(place, run, *changes, "train.save_every=1000", launcher=TORCHRUN)
+    process = train(place, run, *changes, "train.save_every=1000", launcher=TORCHRUN)
     while len(list(read_metrics(run))) < 5:
         time.sleep(0.01)
     signal_all(process, signal.SIGTERM)
     process.communicate(timeout=60)
     assert process.returncode
     assert int(checkpoints(run / "checkpoints")[0].name) == list(read_metrics(run))[-1]["step"]
-    finish(start(place, run, *changes, launcher=TORCHRUN))
+    finish(train(place, run, *changes, launcher=TORCHRUN))
     assert result(run) == expected
 
 
