@@ -1,5 +1,6 @@
 """Labelled files: every format, the columns that are guessed, and what is wrong is said with its place."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,13 @@ def test_questions(tmp_path: Path) -> None:
     row = {"question": "Que?", "context": "A casa.", "answers": {"text": ["casa"], "answer_start": [2]}}
     (one,) = read_examples("qa", write(tmp_path / "a.jsonl", row))
     assert one == QuestionExample("Que?", "A casa.", (Span("casa", 2),), "", one.place)
+    cell = json.dumps(row["answers"]).replace('"', '""')
+    table = f'question,context,answers\nQue?,A casa.,casa\nQue?,A casa.,"{cell}"\nQuem?,A casa.,\n'
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(table.encode()))
+    found = read_examples("qa", tmp_path / "a.csv.gz")
+    assert [e.answers for e in found] == [(Span("casa", 2),), (Span("casa", 2),), ()]  # type: ignore[union-attr]
+    named = write(tmp_path / "b.tsv", "question\tcontext\tanswer\nQue?\tA casa.\tcasa\n")
+    assert read_examples("qa", named)[0].answers == (Span("casa", 2),)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -244,7 +252,9 @@ def test_questions(tmp_path: Path) -> None:
         ("classify", "a.csv", "text,label\ncafé,1\n".encode("latin-1"), "a.csv is not UTF-8"),
         ("pair", "a.xml", "<!DOCTYPE x [<!ENTITY a 'b'>]><x>&a;</x>", "declares entities"),
         ("pair", "a.xml", "<x>", "not well-formed"),
-        ("qa", "a.csv", "a", "qa reads .json"),
+        ("qa", "a.xml", "a", "qa reads .json"),
+        ("qa", "a.csv", "question,context,answer\nQuem?,A casa.,rua\n", "line 2: the answer 'rua' is not in"),
+        ("qa", "a.csv", "question,context,answers\nQuem?,A casa.,[3\n", "line 2: write answers as"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(

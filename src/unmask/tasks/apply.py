@@ -151,7 +151,7 @@ def _has_tags(path: Path, labels: Sequence[str]) -> bool:
 
 def _question_rows(path: Path) -> Iterator[tuple[Row, tuple[str, str]]]:
     if file_form(path) in (".csv", ".tsv"):
-        source, form = open_source("classify", path)
+        source, form = open_source("qa", path)
         for place, row in rows_of(source, form):
             found = read_row(row, place, labelled=False)
             yield row, (found.question, found.context)

@@ -24,7 +24,7 @@ _FORMATS: dict[str, tuple[str, ...]] = {
     "pair": (*TABLES, ".xml"),
     "regress": (*TABLES, ".xml"),
     "tag": (".conll", ".txt", ".iob", ".iob2", ".bio", ".tsv", ".conllu", ".jsonl", ".parquet"),
-    "qa": (".json", ".jsonl", ".parquet"),
+    "qa": (".json", *TABLES),
 }
 WORDS = ("words", "tokens")
 _TAGS = ("tags", "ner_tags", "pos_tags", "labels")

@@ -38,12 +38,18 @@ def _question(values: dict[str, Any], context: Any, source: Source, labelled: bo
 
 
 def read_row(row: dict[str, Any], place: str, labelled: bool = True) -> QuestionExample:
-    """A question in a row: `question`, `context`, and `answers` as lists of text and answer_start."""
+    """A question in a row: `question`, `context`, and `answers` as lists of text and answer_start.
+
+    A text in their place (or in `answer`) is those as JSON, or an answer as it stands in the context.
+    """
     for key in ("question", "context"):
         if not isinstance(row.get(key), str):
             raise InputError(f"{place}: there is no text {key}; the row has {', '.join(row)}")
-    answers = (row.get("answers") if labelled else None) or {}
+    answers = (row.get("answers", row.get("answer")) if labelled else None) or {}
     try:
+        if isinstance(answers, str):
+            written = answers.lstrip().startswith(("{", "["))
+            answers = json.loads(answers) if written else [{"text": answers, "answer_start": 0}]
         pairs = (
             zip(answers["text"], answers["answer_start"], strict=True)
             if isinstance(answers, dict) and answers
