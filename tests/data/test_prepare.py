@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.conftest import Heard
 
 from unmask.config import Recipe, TokenizerConfig, load_recipe
 from unmask.data import join, shards
@@ -361,14 +362,16 @@ def test_nothing_left_after_cleaning(tmp_path: Path, tokenizer: Tokenizer) -> No
     prepare(find_sources([str(tmp_path / "a.txt")]), tokenizer, tmp_path / "o", other, workers=1)
 
 
-class Heard(Progress):
-    """Remembers what was said."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, message: str) -> None:
-        self.lines.append(message)
+def test_a_column_that_was_not_named_is_told_once(
+    tmp_path: Path, tokenizer: Tokenizer, recipe: Recipe, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unmask.data.prepare.BATCH_BYTES", 1)  # a batch for every file
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text(f"texto\nO gato {name} dorme.\n", "utf-8")
+    sources = find_sources([str(tmp_path / "*.csv")])
+    manifest = prepare(sources, tokenizer, tmp_path / "o", recipe, workers=1, progress=heard)
+    assert manifest["documents_read"] == 2
+    assert heard.said == [f"{tmp_path / 'a.csv'}: the text is taken from the column texto"]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -384,7 +387,7 @@ def test_an_empty_file_is_passed_over_and_named(
     for number in range(1, jobs + 1):
         prepare(sources, tokenizer, tmp_path / "o", recipe, 1, Job(number, jobs), heard)
     prepare(sources, tokenizer, tmp_path / "o", recipe, 1, progress=heard)
-    (line,) = heard.lines
+    (line,) = heard.said
     assert line.startswith("passed over 2 without any text: ")
     assert "ab.txt" in line
     assert "bb.csv" in line
@@ -401,8 +404,8 @@ def test_the_other_stages_pass_over_an_empty_file_too(
     small = recipe.model_copy(update={"tokenizer": TokenizerConfig(vocab_size=185)})
     build_tokenizer(sources, tmp_path / "vocab", small, progress=heard)
     deduplicate(sources, tmp_path / "unique.jsonl", recipe.text, progress=heard)
-    assert len(heard.lines) == 2
-    assert all("ab.txt" in line for line in heard.lines)
+    assert len(heard.said) == 2
+    assert all("ab.txt" in line for line in heard.said)
 
 
 class Meddler(Progress):

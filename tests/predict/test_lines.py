@@ -2,13 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conftest import Heard
 
 from unmask.errors import InputError
 from unmask.predict import lines
@@ -45,7 +45,7 @@ def test_half_a_character(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
-def test_the_column_is_guessed_and_told(tmp_path: Path, heard: Any, name: str) -> None:
+def test_the_column_is_guessed_and_told(tmp_path: Path, heard: Heard, name: str) -> None:
     file = tmp_path / name
     if name == "a.parquet":
         pq.write_table(pa.table({"id": [1], "texto": ["um gato"]}), file)

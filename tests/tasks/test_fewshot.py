@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conftest import Heard
 from tests.tasks.conftest import BAD, GOOD, THINGS, reviews
 from typer.testing import CliRunner
 
@@ -35,16 +36,6 @@ from unmask.tokenizer import Tokenizer
 WORDS = ("bad=no", "good=so")  # single pieces of this vocabulary
 LABELS = ("bad", "good")
 TRAIN, VALID = reviews()[:60], reviews()[60:]
-
-
-class Lines(Progress):
-    """Keeps what is said."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def say(self, message: str) -> None:
-        self.said.append(message)
 
 
 def quick(**values: Any) -> FewshotConfig:
@@ -152,7 +143,7 @@ def test_prompts_fit(tokenizer: Tokenizer, words: list[str], pair: list[str] | N
 def test_a_model_without_the_head_skips_the_cloze(tmp_path: Path, base: Path, tokenizer: Tokenizer) -> None:
     bare, _ = load_model(base, heads=[])
     save_model(bare, tmp_path / "bare", tokenizer)
-    watch = Lines()
+    watch = Heard()
     chosen = quick(prompt="[MASK]", words=WORDS, methods=("cloze", "knn"), sizes=(4, 900))
     result = fewshot(tmp_path / "bare", TRAIN, VALID, tmp_path / "out", chosen, progress=watch)
     assert {point.method for point in result.points} == {"knn"}

@@ -7,13 +7,13 @@ import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.conftest import Heard
 
 from unmask.config import TextConfig
 from unmask.errors import InputError
@@ -134,7 +134,7 @@ def test_language_from_source_or_row(tmp_path: Path) -> None:
 
 
 def test_without_a_text_column_one_with_a_usual_name_is_taken_and_told_once(
-    tmp_path: Path, heard: Any
+    tmp_path: Path, heard: Heard
 ) -> None:
     table, written = {"id": ["1"], "Texto": ["um barco"]}, {"b.csv": b"id,Texto\n1,um barco\n"}
     written["c.jsonl"] = b'{"id": 1, "Texto": "um barco"}\n{"frase": "outro", "id": 2}\n'

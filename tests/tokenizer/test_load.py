@@ -7,22 +7,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conftest import Heard
 from tokenizers import Tokenizer as Backend
 from tokenizers import models
 
 from unmask.errors import ModelError, UserError
-from unmask.progress import Progress
 from unmask.tokenizer import Tokenizer
 
 BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-
-
-class Heard(Progress):
-    def __init__(self) -> None:
-        self.remarks: list[str] = []
-
-    def say(self, message: str) -> None:
-        self.remarks.append(message)
 
 
 def write_vocab(folder: Path, *pieces: str) -> Path:
@@ -42,7 +34,7 @@ def test_vocab_txt_casing_from_the_configuration(tmp_path: Path) -> None:
     tokenizer = Tokenizer.load(tmp_path, heard)
     assert tokens(tokenizer, "Avó") == ["avó"]
     assert tokenizer.max_length == 512
-    assert heard.remarks == []
+    assert heard.said == []
     tokenizer.save(tmp_path / "copy")
     assert Tokenizer.load(tmp_path / "copy").max_length == 512
 
@@ -61,8 +53,8 @@ def test_vocab_txt_casing_is_guessed_and_said(
     heard = Heard()
     tokenizer = Tokenizer.load(write_vocab(tmp_path, *pieces), heard)
     assert tokens(tokenizer, "Avó") == [expected]
-    assert len(heard.remarks) == 1
-    assert said in heard.remarks[0]
+    assert len(heard.said) == 1
+    assert said in heard.said[0]
 
 
 def test_vocab_json_with_merges(trained: dict[str, Tokenizer], texts: list[str], tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.conftest import Heard
 
 from unmask.config import TokenizerConfig
 from unmask.errors import ConfigError, InputError
@@ -153,16 +154,8 @@ def test_a_sample_of_a_few_large_texts_is_never_empty(first: int) -> None:
     assert held == sorted(Sample(1, reversed(books)))
 
 
-def test_training_on_a_sample_is_said() -> None:
-    from unmask.progress import Progress
-
-    class Heard(Progress):
-        remarks: list[str] = []  # noqa: RUF012
-
-        def say(self, message: str) -> None:
-            self.remarks.append(message)
-
+def test_training_on_a_sample_is_said(heard: Heard) -> None:
     sentences = [f"o barco {n} chega ao porto de manhã cedo" for n in range(40_000)]
-    trained = train_tokenizer(sentences, TokenizerConfig(vocab_size=100, sample_mb=1), Heard())
+    trained = train_tokenizer(sentences, TokenizerConfig(vocab_size=100, sample_mb=1), heard)
     assert isinstance(trained, Tokenizer)
-    assert any("one document in 2" in remark for remark in Heard.remarks)
+    assert any("one document in 2" in remark for remark in heard.said)
