@@ -105,7 +105,7 @@ def write_result(name: str, title: str, body: str, packages: Sequence[str]) -> N
         f"# {title}\n\n{datetime.date.today().isoformat()} · {hardware()} · {versions(*packages)} · "
         f"commit {commit()} · `{command}`\n\n{body.strip()}\n"
     )
-    RESULTS.mkdir(exist_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / f"{name}.md").write_text(text, "utf-8")
     print(text)
 

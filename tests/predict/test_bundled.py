@@ -105,3 +105,34 @@ def test_what_the_package_holds_can_be_opened() -> None:
         assert sum(parameter.numel() for parameter in lm.model.parameters()) <= 8_000_000  # type: ignore[attr-defined]
         assert len((folder / "README.md").read_text("utf-8")) > 1000
         assert len(lm.fill(TEXT, top=3)) == 3
+
+
+def test_tasks_and_scores_by_name(names: Path) -> None:
+    rows = [
+        f"O gato {verb} no telhado {n}.,{label}"
+        for n in range(8)
+        for verb, label in (("dorme", "bom"), ("caiu", "mau"))
+    ]
+    Path("a.csv").write_text("text,label\n" + "\n".join(rows), "utf-8")
+    run(
+        "finetune",
+        "classify",
+        "--model",
+        "mini-pt",
+        "--train",
+        "a.csv",
+        "-o",
+        "made",
+        "-q",
+        "--set",
+        "epochs=1",
+    )
+    assert "mini-pt" in Path("made/README.md").read_text("utf-8")
+    Path("pairs.jsonl").write_text(
+        '{"sentence_good": "O gato dorme.", "sentence_bad": "O gato dormem."}\n', "utf-8"
+    )
+    said = 'kind = "pairs"\nabout = "agreement"\nsource = "here"\nlicence = "MIT"\nfiles = ["pairs.jsonl"]\n'
+    Path("pairs.toml").write_text(said, "utf-8")
+    card = (names / "mini-pt" / "README.md").read_bytes()
+    run("evaluate", "pairs.toml", "--model", "mini-pt", "-o", "scores", "-q")
+    assert (names / "mini-pt" / "README.md").read_bytes() == card
