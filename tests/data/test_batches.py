@@ -23,7 +23,7 @@ from unmask.data.masking import MASK, NEXT
 from unmask.data.pairs import NO_PAIR
 from unmask.data.plan import Plan, Position, generator
 from unmask.data.prepare import prepare
-from unmask.data.shards import Corpus
+from unmask.data.shards import Corpus, Special
 from unmask.errors import ConfigError, CorpusError
 from unmask.text import find_sources
 from unmask.tokenizer import Tokenizer
@@ -59,9 +59,18 @@ def originals(batch: Batch) -> torch.Tensor:
     return ids
 
 
-def sequences(batch: Batch) -> list[list[int]]:
-    ids, bounds = originals(batch).tolist(), batch.cu_seqlens.tolist()
-    return [ids[low:high] for low, high in pairwise(bounds)]
+def stretches(batch: Batch, special: Special) -> list[tuple[int, int]]:
+    """Where each sequence begins and ends; not the empty rests of pages, which are separators alone."""
+    whole = list(pairwise(batch.cu_seqlens.tolist()))
+    rests = [(low, high) for low, high in whole if (batch.ids[low:high] == special.sep).all()]
+    assert sum(high - low for low, high in rests) == batch.empty == len(batch.ids) - batch.tokens
+    assert all(batch.page and high % batch.page == 0 for _, high in rests)
+    return [each for each in whole if each not in rests]
+
+
+def sequences(batch: Batch, special: Special) -> list[list[int]]:
+    ids = originals(batch).tolist()
+    return [ids[low:high] for low, high in stretches(batch, special)]
 
 
 def steps(batches: Batches, count: int, start: Position | None = None, **options) -> list:
@@ -79,7 +88,10 @@ def check_contract(batch: Batch, config: BatchConfig, documents) -> None:
     assert bounds[-1] == len(batch.ids) == len(batch.positions)
     assert len(batch.languages) == len(bounds) - 1
     sizes = np.diff(bounds)
-    assert sizes.min() >= 3
+    assert min(high - low for low, high in stretches(batch, special)) >= 3
+    assert batch.page == (config.length if config.sentences else None)
+    if batch.page:
+        assert set(range(0, len(batch.ids) + 1, batch.page)) <= set(bounds), "none crosses a page"
     assert sizes.max() == batch.max_seqlen <= config.length
     assert batch.positions.tolist() == [i for size in sizes for i in range(size)]
     assert len(batch.target_index) == len(batch.target_ids) == len(batch.target_kind)
@@ -90,7 +102,7 @@ def check_contract(batch: Batch, config: BatchConfig, documents) -> None:
         assert (batch.spans[:, 0] + batch.spans[:, 2] == index).all()
         assert (batch.spans[:, 1] > index).all()
         assert not torch.isin(batch.spans[:, :2], index).any()
-    for tokens in sequences(batch):
+    for tokens in sequences(batch, special):
         assert tokens[0] == special.cls
         assert tokens[-1] == special.sep
 
@@ -99,10 +111,10 @@ def check_sequences(batch: Batch, documents) -> None:
     """Each text between special tokens is a stretch of one document, and pairs are what their label says."""
     special = documents.special
     labels = batch.pair_labels.tolist() if batch.pair_labels is not None else repeat(NO_PAIR)
-    bounds = batch.cu_seqlens.tolist()
-    for low, tokens, language, label in zip(
-        bounds, sequences(batch), batch.languages.tolist(), labels, strict=False
-    ):
+    spoken = dict(zip(batch.cu_seqlens.tolist(), batch.languages.tolist(), strict=False))
+    lows = [low for low, _ in stretches(batch, special)]
+    for low, tokens, label in zip(lows, sequences(batch, special), labels, strict=False):
+        language = spoken[low]
         body = np.array(tokens[1:-1])
         separators = np.flatnonzero(body == special.sep)
         texts = [body] if not len(separators) else [body[: separators[0]], body[separators[-1] + 1 :]]
@@ -256,14 +268,15 @@ def test_generators_are_keyed_by_place() -> None:
     assert len({generator(*place).random() for place in places}) == len(places)
 
 
-def test_causal_batches_predict_the_next_token(make_documents: Callable) -> None:
+@pytest.mark.parametrize("name", ["documents", "sentences"])
+def test_causal_batches_predict_the_next_token(make_documents: Callable, name: str) -> None:
     documents = make_documents(SIZES)
-    batch = steps(Batches(documents, CONFIGS["documents"]), 1, objectives=[Objective("causal")])[0][0]
+    batch = steps(Batches(documents, CONFIGS[name]), 1, objectives=[Objective("causal")])[0][0]
     assert batch.causal
     assert set(batch.target_kind.tolist()) == {NEXT}
     assert torch.equal(batch.target_ids, batch.ids[batch.target_index + 1])
-    ends = set((batch.cu_seqlens[1:] - 1).tolist())
-    assert batch.target_index.tolist() == [i for i in range(len(batch.ids)) if i not in ends]
+    expected = [i for low, high in stretches(batch, documents.special) for i in range(low, high - 1)]
+    assert batch.target_index.tolist() == expected
     assert documents.special.mask not in batch.ids.tolist()
 
 
@@ -404,7 +417,7 @@ def test_a_prepared_folder(text_folder: Path, tmp_path: Path, texts: list[str], 
     found, continued, split_words = [], 0, 0
     for batch in Batches(corpus, config, 1).one_pass(8, workers=1):
         check_contract(batch, config, corpus)
-        found += [t for tokens in sequences(batch) for t in tokens[1:-1]]
+        found += [t for tokens in sequences(batch, corpus.special) for t in tokens[1:-1]]
         hidden = set(batch.target_index.tolist())
         pieces = [tokenizer.piece(token) for token in originals(batch).tolist()]
         for i, piece in enumerate(pieces):

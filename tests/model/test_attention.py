@@ -1,5 +1,7 @@
 """The attention function: the chapters' worked examples, and all engines against the plain formula."""
 
+from dataclasses import replace
+
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -86,6 +88,27 @@ def test_sdpa_agrees_with_the_formula(lengths: list[int], window: int | None, ca
     engines: tuple[Engine, ...] = ("sdpa", "eager")
     for engine in engines:
         out = attention(*qkv, layout, window, engine=engine)
+        results.append((out, *torch.autograd.grad(out, qkv, upstream)))
+    for fast, plain in zip(*results, strict=True):
+        torch.testing.assert_close(fast, plain, atol=1e-12, rtol=1e-9)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(lengths, min_size=1, max_size=3), st.integers(0, 3), windows, st.booleans())
+def test_pages_agree_with_the_formula(
+    pages: list[list[int]], spare: int, window: int | None, causal: bool
+) -> None:
+    torch.manual_seed(0)
+    size = max(map(sum, pages)) + spare
+    sizes = [n for page in pages for n in (*page, size - sum(page)) if n]
+    layout, qkv = layout_of(sizes, causal), random_qkv(sizes)
+    positions = torch.cat([torch.arange(n) for n in sizes])
+    paged = replace(layout, page=size).on_pages(positions, window or 0, torch.float64)
+    upstream = torch.randn(sum(sizes), 2, 4, dtype=torch.float64)
+    assert choose_engine(qkv[0], paged) == "pages"
+    results = []
+    for each in (paged, layout):
+        out = attention(*qkv, each, window)
         results.append((out, *torch.autograd.grad(out, qkv, upstream)))
     for fast, plain in zip(*results, strict=True):
         torch.testing.assert_close(fast, plain, atol=1e-12, rtol=1e-9)

@@ -30,6 +30,8 @@ KINDS = {
     "sop": ["batch.pairs=sop"],
     "sbo": ["batch.mask.kind=span", "objective.sbo=true"],
     "causal": ["objective.causal=1.0"],
+    "sentences": ["batch.sentences=true"],
+    "sentences, causal": ["batch.sentences=true", "objective.causal=1.0"],
 }
 
 

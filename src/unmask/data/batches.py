@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from itertools import islice, repeat
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from unmask.errors import ConfigError, UserError
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Sequences one after the other without padding, and what to predict."""
+    """Sequences one after the other, and what to predict."""
 
     ids: Tensor  # i64[T]
     positions: Tensor  # i64[T], from 0 in each sequence
@@ -40,6 +40,15 @@ class Batch:
     segments: Tensor | None = None  # i64[T]: 0 in the first text of a pair, 1 in the second
     spans: Tensor | None = None  # i64[M, 3]: token before the span, token after it, place from 1
     pair_labels: Tensor | None = None  # i64[S]: 0 adjacent or in order, 1 not, pairs.NO_PAIR no pair
+    page: int | None = None
+    """No sequence crosses a multiple of this many tokens; each page's empty rest is a sequence too."""
+    empty: int = 0
+    """Tokens of such rests."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that hold something."""
+        return len(self.ids) - self.empty
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
         """The same batch on another device."""
@@ -192,6 +201,8 @@ class Builder(Dataset[Batch | UserError]):
 
     def __init__(self, documents: Documents, config: BatchConfig, seed: int) -> None:
         self._documents, self._seed = documents, seed
+        # Kernels for sequences of any length take 128 queries at a time: sentences share pages instead.
+        self._page = config.length if config.sentences else None
         self._masker = Masker(config.mask, documents.vocab_size, documents.special)
         self._reserved = np.zeros(documents.vocab_size, np.bool_)
         self._reserved[list(documents.special.all)] = True
@@ -206,32 +217,36 @@ class Builder(Dataset[Batch | UserError]):
         """The batch of a request."""
         table = np.concatenate([unit.sequences for unit in request.units])
         sizes = costs(table, self._documents.special.pair_separators)
-        bounds = np.concatenate([[0], np.cumsum(sizes)])
-        ids, flags = self._write(table, bounds)
+        places = _places(sizes, [len(unit.sequences) for unit in request.units], self._page)
+        bounds = places.bounds
+        ids, flags = self._write(table, places)
         causal = request.objective.kind == "causal"
-        masked = _next_tokens(ids, bounds) if causal else self._hide(request, ids, flags, bounds)
+        masked = _next_tokens(ids, places) if causal else self._hide(request, ids, flags, places)
         pairs = table.shape[1] > 3
+        owners = np.searchsorted(places.starts, bounds[:-1], side="right") - 1
         return Batch(
             ids=torch.from_numpy(masked.ids),
-            positions=torch.from_numpy(np.arange(len(ids)) - np.repeat(bounds[:-1], sizes)),
+            positions=torch.from_numpy(np.arange(len(ids)) - np.repeat(bounds[:-1], np.diff(bounds))),
             cu_seqlens=torch.from_numpy(bounds.astype(np.int32)),
-            max_seqlen=int(sizes.max()),
+            max_seqlen=int(np.diff(bounds).max()),
             causal=causal,
             target_index=torch.from_numpy(masked.index),
             target_ids=torch.from_numpy(masked.originals),
             target_kind=torch.from_numpy(masked.kinds),
-            languages=torch.from_numpy(self._documents.languages[table[:, 0]].astype(np.int64)),
+            languages=torch.from_numpy(self._documents.languages[table[owners, 0]].astype(np.int64)),
             segments=torch.from_numpy(_segments(table, bounds)) if pairs else None,
             spans=None if masked.spans is None else torch.from_numpy(masked.spans),
             pair_labels=torch.from_numpy(table[:, 6].copy()) if pairs else None,
+            page=self._page,
+            empty=len(ids) - int(sizes.sum()),
         )
 
-    def _write(self, table: Ints, bounds: Ints) -> tuple[Ints, Kinds]:
+    def _write(self, table: Ints, places: "Places") -> tuple[Ints, Kinds]:
         special = self._documents.special
-        ids = np.full(int(bounds[-1]), special.sep, np.int64)
+        ids = np.full(int(places.bounds[-1]), special.sep, np.int64)
         flags = np.zeros(len(ids), np.uint8)
-        ids[bounds[:-1]] = special.cls
-        for begin, (number, start, stop, *second) in zip(bounds.tolist(), table.tolist(), strict=False):
+        ids[places.starts] = special.cls
+        for begin, (number, start, stop, *second) in zip(places.starts.tolist(), table.tolist(), strict=True):
             self._copy(ids, flags, begin + 1, number, start, stop)
             if second and second[2]:
                 place = begin + 1 + stop - start + special.pair_separators
@@ -243,17 +258,40 @@ class Builder(Dataset[Batch | UserError]):
         ids[place : place + stop - start] = document_ids[start:stop]
         flags[place : place + stop - start] = document_flags[start:stop]
 
-    def _hide(self, request: Request, ids: Ints, flags: Kinds, bounds: Ints) -> Masked:
-        firsts = np.cumsum([0, *(len(unit.sequences) for unit in request.units)])
-        text = Text(self._reserved[ids], (flags & WORD_START).astype(np.bool_), bounds[firsts])
+    def _hide(self, request: Request, ids: Ints, flags: Kinds, places: "Places") -> Masked:
+        text = Text(self._reserved[ids], (flags & WORD_START).astype(np.bool_), places.units)
         draws = Draws([generator(self._seed, HIDE, unit.epoch, unit.number) for unit in request.units])
         return self._masker(ids, text, request.objective.ratio, draws)
 
 
-def _next_tokens(ids: Ints, bounds: Ints) -> Masked:
+class Places(NamedTuple):
+    """Where things lie among the tokens of a batch."""
+
+    starts: Ints
+    """Where each text begins."""
+    bounds: Ints
+    """Where each sequence begins, the empty rests of pages included, and the end of the last."""
+    units: Ints
+    """Where each unit begins, and the end of the last."""
+
+
+def _places(sizes: Ints, counts: list[int], page: int | None) -> Places:
+    """Texts of these sizes one after the other; with pages every unit, so many texts, begins a new one."""
+    bounds = np.concatenate([[0], np.cumsum(sizes)])
+    units = bounds[np.cumsum([0, *counts])]
+    if page is None:
+        return Places(bounds[:-1], bounds, units)
+    pages = page * np.arange(len(units))
+    moved = pages[:-1] - units[:-1]
+    starts = bounds[:-1] + np.repeat(moved, counts)
+    return Places(starts, np.unique(np.concatenate([starts, units[1:] + moved, pages[-1:]])), pages)
+
+
+def _next_tokens(ids: Ints, places: Places) -> Masked:
     last = np.zeros(len(ids), np.bool_)
-    last[bounds[1:] - 1] = True
-    index = np.flatnonzero(~last)
+    last[places.bounds[1:] - 1] = True
+    rests = ~np.isin(places.bounds[:-1], places.starts)
+    index = np.flatnonzero(~last & ~np.repeat(rests, np.diff(places.bounds)))
     return Masked(ids, index, ids[index + 1], np.full(len(index), NEXT, np.uint8), None)
 
 

@@ -1,9 +1,9 @@
-"""Attention over packed sequences: one function, three engines.
+"""Attention over packed sequences: one function, four engines.
 
 T tokens of all sequences · S sequences · B × L a padded grid · H heads · d width of a head · w window
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Literal
@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-Engine = Literal["auto", "varlen", "sdpa", "eager"]
+Engine = Literal["auto", "varlen", "pages", "sdpa", "eager"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,26 @@ class Layout:
     causal: bool = False
     mask: Tensor | None = None
     """Of a padded grid: which tokens are real, bool (B, L). The tokens are then T = B · L."""
+    page: int | None = None
+    """No sequence crosses a multiple of this many tokens; T is one."""
+    far: Tensor | None = None
+    """Added to the scores of each page, 0 where a query sees a key, else −∞: (T / page, 1, page, page)."""
+    near: Tensor | None = None
+    """The same within the window."""
     _bands: dict[tuple[int, int, int], Tensor] = field(default_factory=dict)
+
+    def on_pages(self, positions: Tensor, window: int, dtype: torch.dtype) -> "Layout":
+        """The same with what each query sees, worked out once for all blocks."""
+        assert self.page
+        owner = (torch.arange(len(positions), device=positions.device) - positions).view(-1, self.page)
+        same = (owner[:, :, None] == owner[:, None])[:, None]
+
+        def bias(window: int | None) -> Tensor:
+            allowed = self.visible(owner.shape[1], window)
+            seen = same if allowed is None else same & allowed
+            return torch.zeros_like(seen, dtype=dtype).masked_fill_(~seen, -torch.inf)
+
+        return replace(self, far=bias(None), near=bias(window) if window else None)
 
     @cached_property
     def runs(self) -> list[tuple[int, int]]:
@@ -73,6 +92,8 @@ def attention(
         engine = choose_engine(q, layout)
     if engine == "varlen":
         return _varlen(q, k, v, layout, window, dropout)
+    if engine == "pages":
+        return _pages(q, k, v, layout, window, dropout)
     if engine == "sdpa":
         return _sdpa(q, k, v, layout, window, dropout)
     return eager_attention(q, k, v, layout, window, dropout)[0]
@@ -82,6 +103,8 @@ def choose_engine(q: Tensor, layout: Layout) -> Engine:
     """The fastest engine that can do what is asked."""
     if layout.mask is not None:
         return "eager"
+    if layout.page is not None:
+        return "pages"
     if q.is_cuda and q.dtype in (torch.float16, torch.bfloat16):
         return "varlen"
     return "sdpa"
@@ -101,6 +124,14 @@ def _varlen(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None,
     out = varlen_attn(q, k, v, starts, starts, longest, longest, window_size=reach)
     assert isinstance(out, Tensor)  # a pair only when the log-sum-exp is asked for
     return out
+
+
+def _pages(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None, dropout: float) -> Tensor:
+    """Each page as one grid: no short sequence pays for a kernel's large tiles."""
+    assert layout.page
+    bias = layout.far if window is None else layout.near
+    q, k, v = (_grid(x, len(x) // layout.page, layout.page) for x in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, bias, dropout).transpose(1, 2).flatten(0, 1)
 
 
 def _sdpa(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None, dropout: float) -> Tensor:

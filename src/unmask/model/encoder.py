@@ -189,13 +189,15 @@ class Encoder(nn.Module):
         segments: Tensor | None = None,
         causal: bool | None = None,
         rows: Tensor | None = None,
+        page: int | None = None,
     ) -> Tensor:
         """Hidden states (T, D) of packed sequences; `causal` is the config's unless the batch says it.
 
         Instead of `ids` (T) the tokens' vectors (T, D) may be given, to ask for gradients.
         With `rows` only those (R, D): the last block does no more than they need.
+        With `page` no sequence crosses a multiple of that many tokens.
         """
-        layout = Layout(cu_seqlens, max_seqlen, self._causal(causal))
+        layout = Layout(cu_seqlens, max_seqlen, self._causal(causal), page=page)
         return self._run(ids, positions, segments, layout, rows=rows)
 
     def trace(
@@ -245,6 +247,8 @@ class Encoder(nn.Module):
                 nearby = rotary(positions, width, config.local_rope_base)
         weights = trace.attention if trace else None
         x: Tensor = self.embeddings(ids, positions, segments)
+        if layout.page:
+            layout = layout.on_pages(positions, config.window, x.dtype)
         for block in self.blocks:
             if trace:
                 trace.hidden.append(x)

@@ -72,5 +72,5 @@ def _stage_inputs(
     for step in steps:
         room = sum(sizes(step)) * stage.length / ranks
         taken = [next(stream) for _ in sizes(step)]
-        fill = sum(len(batch.ids) for batch, _ in taken) / room
+        fill = sum(batch.tokens for batch, _ in taken) / room
         yield StepInput(step, [batch for batch, _ in taken], taken[-1][1], fill)

@@ -205,7 +205,7 @@ class Tally:
     def expect(self, batch: Batch, objectives: Losses) -> None:
         """Count what a batch will predict, before it is computed."""
         kinds = torch.bincount(batch.target_kind, minlength=len(KINDS))[: len(KINDS)].tolist()
-        counts = objectives.counts(batch) | dict(zip(KINDS, kinds, strict=True)) | {"tokens": len(batch.ids)}
+        counts = objectives.counts(batch) | dict(zip(KINDS, kinds, strict=True)) | {"tokens": batch.tokens}
         for name, count in counts.items():
             self.counts[name] = self.counts.get(name, 0) + count
 

@@ -73,10 +73,10 @@ class Objectives:
             batch.ids, batch.positions, batch.cu_seqlens, batch.max_seqlen, batch.segments, batch.causal
         )  # fmt: skip
         if batch.causal:  # nearly every token predicts
-            hidden = model.encoder(*given)[batch.target_index]
+            hidden = model.encoder(*given, page=batch.page)[batch.target_index]
             return {"next": self._outcome(model.mlm(hidden), batch.target_ids)}
         rows = self._rows(batch)
-        hidden = model.encoder(*given, rows=torch.cat(list(rows.values())))
+        hidden = model.encoder(*given, rows=torch.cat(list(rows.values())), page=batch.page)
         read = dict(zip(rows, hidden.split([len(each) for each in rows.values()]), strict=True))
         outcomes = {}
         if self._mlm:

@@ -114,7 +114,7 @@ def _batches(corpus: Documents, recipe: Recipe) -> Iterator[Batch]:
         taken = 0
         for batch in batches.one_pass(max(1, recipe.train.micro_tokens // length), objective=objective):
             yield batch
-            taken += len(batch.ids)
+            taken += batch.tokens
             if taken >= recipe.train.eval_tokens:
                 break
 
