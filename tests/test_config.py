@@ -52,15 +52,31 @@ def test_recipe_as_run_reads_back(tmp_path: Path) -> None:
     [
         ("tokenizer.vocabsize=8", "tokenizer.vocab_size"),
         ("text.min_char=8", "text.min_chars"),
-        ("tokeniser.kind=bpe", "tokenizer"),
+        ("tokeniser.kind=bpe", r"tokenizer.kind\?"),
         ("sed=1", "seed"),
         ("learning_rate=1", "train.lr"),
+        ("train.learning_rate=1", "train.lr"),
         ("train.batch_len=1", "train.batch_tokens"),
+        ("data.valid=0.1", "prepare.valid"),
+        ("train.valid=0.1", "prepare.valid"),
+        ("mask.ratio=0.2", "batch.mask.ratio"),
+        ("train.length=8", "batch.length or train.stages.length"),
     ],
 )
 def test_misspelt_key_names_the_one_meant(change: str, meant: str) -> None:
     with pytest.raises(ConfigError, match=f"did you mean {meant}"):
         load_recipe(None, [change])
+
+
+def test_an_unknown_section_is_told_by_its_keys(tmp_path: Path) -> None:
+    (tmp_path / "r.toml").write_text("[data]\nvalid = 0.1\n[data.masks]\nratio = 0.2\n")
+    with pytest.raises(ConfigError) as caught:
+        load_recipe(tmp_path / "r.toml", ["data.test=0.1"])
+    assert str(caught.value) == (
+        f"{tmp_path / 'r.toml'}: there is no data.valid; did you mean prepare.valid?; "
+        "there is no data.masks.ratio; did you mean batch.mask.ratio?; "
+        "--set: there is no data.test; did you mean prepare.test?"
+    )
 
 
 @pytest.mark.parametrize(

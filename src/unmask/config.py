@@ -475,13 +475,26 @@ def checked(
         return section.model_validate(values)
     except ValidationError as error:
         told: dict[str, list[str]] = {}
-        for problem in error.errors():
-            key = ".".join(str(part) for part in problem["loc"])
+        for problem, key in ((each, key) for each in error.errors() for key in _keys(each)):
             given = (option for name, option in (options or {}).items() if f"{key}.".startswith(f"{name}."))
             where = next(given, origin)
             own = where.startswith("--") and where != _SET  # an option says by its name which value it is
             told.setdefault(where, []).append(_explain(problem, key, section, "" if own else f"{key}: "))
         raise ConfigError("; ".join(f"{where}: {'; '.join(each)}" for where, each in told.items())) from None
+
+
+def _keys(problem: Any) -> list[str]:
+    """The dotted key a problem is about; of a section that does not exist, the key of each value in it."""
+    key = ".".join(str(part) for part in problem["loc"])
+    return list(_leaves(key, problem["input"])) if problem["type"] == "extra_forbidden" else [key]
+
+
+def _leaves(key: str, value: Any) -> Iterator[str]:
+    if not isinstance(value, dict) or not value:
+        yield key
+        return
+    for name, inner in value.items():
+        yield from _leaves(f"{key}.{name}", inner)
 
 
 def _explain(problem: Any, key: str, section: type[Section], named: str) -> str:
@@ -497,13 +510,15 @@ def _explain(problem: Any, key: str, section: type[Section], named: str) -> str:
 
 
 def close_keys(key: str, section: type[Section]) -> list[str]:
-    """The keys that may be meant by one that does not exist."""
+    """The keys that may be meant by one that does not exist: of the same name elsewhere, or like it."""
     keys = list(known_keys(section))
-    initials = "".join(part[:1] for part in key.rpartition(".")[2].split("_"))  # learning_rate is lr
+    last = key.rpartition(".")[2]
+    names = last, "".join(part[:1] for part in last.split("_"))  # learning_rate is lr
+    namesakes = [known for known in keys if known.rpartition(".")[2] in names]
     return (
-        [known for known in keys if known.rpartition(".")[2] == key]
+        difflib.get_close_matches(key, namesakes, n=1, cutoff=0.9)  # only the section is misspelt
+        or namesakes
         or difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
-        or [known for known in keys if known.rpartition(".")[2] == initials]
     )
 
 

@@ -56,7 +56,7 @@ def geometry(
         typer.Option(
             metavar="FILE",
             dir_okay=False,
-            help="Fit one on this text, for `embed` and `similar`.",
+            help="Fit one on this text, for `embed`, `similar` and `serve`.",
             show_default=False,
         ),
     ] = None,
