@@ -61,3 +61,11 @@ def test_the_column_is_guessed_and_told(tmp_path: Path, heard: Heard, name: str)
         InputError, match="no column texte, only id, texto; did you mean texto.*--column NAME"
     ):
         chosen_column(source, "texte", heard)
+
+
+def test_no_other_key_is_taken_for_one_row(tmp_path: Path, heard: Heard) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "um gato"}\n{"review": "bom"}\n', "utf-8")
+    source = one_source(str(tmp_path / "a.jsonl"))
+    column = chosen_column(source, "text", heard)
+    with pytest.raises(InputError, match=r"line 2: there is no column text, only review; say.*--column NAME"):
+        list(placed_texts(source, column))

@@ -6,7 +6,7 @@ from typing import Any
 
 from unmask.errors import InputError
 from unmask.progress import Progress
-from unmask.text.columns import taken, text_column
+from unmask.text.columns import no_column, taken, text_column
 from unmask.text.sources import Source, find_sources, split_suffix
 from unmask.text.stream import decoded
 from unmask.text.tables import read_table
@@ -14,6 +14,7 @@ from unmask.text.tables import read_table
 Placed = tuple[str, str]
 """Where a text stands, in words; the text."""
 _LONGEST = 1 << 24  # characters of a line
+_OPTION = "--column NAME"
 _HALF = re.compile("[\ud800-\udfff]")
 
 
@@ -32,7 +33,7 @@ def placed_texts(source: Source, column: str = "text") -> Iterator[Placed]:
     if source.path and split_suffix(source.path)[0] == ".txt":
         yield from _lines(source)
         return
-    for place, row in read_table(source, _LONGEST, lambda there: [_column(there, column, str(source))]):
+    for place, row in read_table(source, _LONGEST, lambda _: [column]):
         yield place, _text(row, column, place)
 
 
@@ -48,7 +49,7 @@ def chosen_column(source: Source, column: str, progress: Progress) -> str:
 
     first = next(read_table(source, _LONGEST, look), None)
     there = names or (list(first[1]) if first else [column])
-    found = _column(there, column, str(source))
+    found = text_column(there, column, str(source), _OPTION)
     if found != column:
         progress.say(taken(str(source), found))
     return found
@@ -75,13 +76,11 @@ def _split(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def _text(row: dict[str, Any], column: str, place: str) -> str:
-    value = row[_column(row, column, place)]
+    if column not in row:  # lines of JSON may differ; no other key is taken for one of them
+        raise no_column(list(row), column, place, f"say which with {_OPTION}")
+    value = row[column]
     if value is not None and not isinstance(value, str):
         raise InputError(f"{place}: {column} holds {str(value)[:40]}, not text")
     if value and _HALF.search(value):
         raise InputError(f"{place}: {column} holds half a character, an escape such as \\ud83d alone")
     return value or ""
-
-
-def _column(there: Iterable[str], column: str, place: str) -> str:
-    return text_column(there, column, place, "--column NAME")
