@@ -159,7 +159,7 @@ def test_the_commands(tmp_path: Path, base: Path) -> None:
 
 
 def test_one_column_for_each_label(tmp_path: Path, base: Path) -> None:
-    votes = [(example.text, n % 3, (n + 1) % 2) for n, example in enumerate(reviews())]
+    votes = [(example.text, n % 3, int(n % 4 > 0)) for n, example in enumerate(reviews())]
     rows = [json.dumps({"text": text, "insult": f"{a}.0", "racism": b, "spam": 0}) for text, a, b in votes]
     (tmp_path / "train.jsonl").write_text("\n".join(rows), "utf-8")
     common = ["finetune", "classify", "-m", str(base), "--train", str(tmp_path / "train.jsonl")]
@@ -170,6 +170,8 @@ def test_one_column_for_each_label(tmp_path: Path, base: Path) -> None:
     assert "no training example has the label spam: the model will not know it\n" in done.stderr
     assert "macro_f1" in done.stdout
     assert "mean over the classes" in done.stdout
+    card = (tmp_path / "out/README.md").read_text("utf-8")
+    assert r"| score | value | always 'insult \| racism' | of what |" in card
     model = unmask.load(tmp_path / "out")
     assert (model.config.labels, model.config.problem) == (("insult", "racism"), "multi")
     wrong = CliRunner().invoke(app, [*common, "-o", "x", "--labels", "insult", "--label-column", "racism"])

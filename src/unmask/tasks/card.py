@@ -43,7 +43,8 @@ def task_card(made: Material, result: FinetuneResult) -> str:
     if result.stopped:
         rows["stopped"] = "before its end, by a signal"
     assert result.baseline is not None
-    scores = [f"| score | value | {result.baseline.answer} | of what |", "| --- | --- | --- | --- |"]
+    answer = result.baseline.answer.replace("|", r"\|")  # it stands between several labels
+    scores = [f"| score | value | {answer} | of what |", "| --- | --- | --- | --- |"]
     for name, value in result.scores.items():
         scores.append(
             f"| {name} | {value:.4f} | {result.baseline.scores[name]:.4f} | {result.meanings[name]} |"
