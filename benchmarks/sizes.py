@@ -1,4 +1,4 @@
-"""Size against quality under one budget of arithmetic: models of 3 to 100 million parameters, one recipe.
+"""Size against quality under one budget of arithmetic: models of 4 to 100 million parameters, one recipe.
 
 Every model gets the same number of floating-point operations: those of its matrix products, forward and
 backward, attention and head counted, nothing computed twice (`unmask.train.work`); so small ones see more
