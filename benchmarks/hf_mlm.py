@@ -7,7 +7,8 @@ the clock stops it. The folder opens in unmask, which measures its validation lo
 runs (`--set batch.mask.mask=0.8 --set batch.mask.random=0.1 --set batch.mask.keep=0.1`: with the peer's).
 
   defaults   learning rate 5e-5, no warm-up, batches of 8
-  tuned      5e-4, a tenth of warm-up, weight decay 0.01, our batch (train.batch_tokens)
+  tuned      5e-4, a tenth of warm-up, weight decay 0.01, our batch (train.batch_tokens); the head on
+             hidden tokens alone (`sparse_prediction`), as ours
 
     python benchmarks/hf_mlm.py --data shards --recipe modern-mini --seconds 540 --variant tuned -o runs/hf
     unmask evaluate blimp --model runs/hf -o scores
@@ -149,7 +150,8 @@ def main() -> None:
     )
     options.lr = options.lr or (5e-4 if tuned else 5e-5)
     set_seed(options.seed)
-    config = ModernBertConfig.from_dict(write_config(material.recipe.model, "ModernBertForMaskedLM"))
+    written = write_config(material.recipe.model, "ModernBertForMaskedLM")
+    config = ModernBertConfig.from_dict(written | {"sparse_prediction": tuned})
     model = AutoModelForMaskedLM.from_config(config, attn_implementation="sdpa")
     collator = DataCollatorForLanguageModeling(AutoTokenizer.from_pretrained(options.data / "tokenizer"))
     blocks = Blocks(material.corpus, options.length)
