@@ -125,12 +125,17 @@ def test_mistakes_are_one_line_and_status_2(folder: Path, arguments: list[str], 
         (["finetune", "classify", "--learning-rate", "1"], "did you mean --lr?"),
         (["finetune", "classify", "--weight-decay", "1"], "did you mean --set weight_decay=…?"),
         (["fewshot", "--steps", "1"], "did you mean --set steps=…?"),
+        (["finetune", "classify", "--seed", "1"], "did you mean --set seed=…?"),
+        (["tokenizer", "x", "--vocabsize", "9"], "did you mean --vocab-size?"),
+        (["prepare", "x", "--colum", "y"], "did you mean --column?"),
     ],
 )
 def test_an_option_that_is_a_setting_is_named(arguments: list[str], says: str) -> None:
     failed = CliRunner().invoke(app, arguments)
     assert failed.exit_code == 2
-    assert says in " ".join(failed.output.replace("│", " ").split())
+    told = " ".join(failed.output.replace("│", " ").split())
+    assert says in told
+    assert "Possible options" not in told
     assert "did you mean" not in CliRunner().invoke(app, [*arguments[:-2], "--xyz"]).output
     assert "did you mean" not in CliRunner().invoke(app, [*arguments[:-2], "--set"]).output
 

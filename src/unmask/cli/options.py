@@ -1,5 +1,6 @@
 """Options and outputs that several commands share."""
 
+import difflib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -117,21 +118,31 @@ def with_settings(section: "Callable[[], type[Section]]") -> type[TyperCommand]:
             except _UsageError as error:
                 option = str(getattr(error, "option_name", ""))
                 known = {name for param in self.params for name in param.opts}
-                if option.startswith("--") and option not in known:
-                    error.message += _meant(option, known, section())
+                if (
+                    option.startswith("--")
+                    and option not in known
+                    and (meant := _meant(option, known, section()))
+                ):
+                    error.message += f"; did you mean {meant}?"
+                    error.possibilities = None  # one answer is enough
                 raise
 
     return Command
 
 
-def _meant(option: str, known: set[str], section: "type[Section]") -> str:
+def _meant(option: str, known: set[str], section: "type[Section]") -> str | None:
+    """The setting of that name, else an option much like it, else a setting like it."""
     from unmask.config import close_keys
 
-    close = close_keys(option.removeprefix("--").replace("-", "_"), section)
+    key = option.removeprefix("--").replace("-", "_")
+    close = close_keys(key, section)
+    alike = difflib.get_close_matches(option, sorted(known), n=1, cutoff=0.8)
+    if alike and not any(name.rpartition(".")[2] == key for name in close):
+        return alike[0]
     if not close:
-        return ""
+        return None
     short = f"--{close[0].replace('_', '-')}"
-    return f"; did you mean {short if short in known else f'--set {close[0]}=…'}?"
+    return short if short in known else f"--set {close[0]}=…"
 
 
 def _recipe() -> "type[Section]":
