@@ -72,6 +72,11 @@ def test_exact_search_is_the_plain_product(index: Index, loaded: Predictor, sent
     assert len(index.nearest(queries[:1], 1000)[0]) == 180
 
 
+def test_as_many_as_are_asked_for(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unmask.analyse.neighbours._ROWS", 4)
+    assert len(index.nearest(["O gato dorme."], 9)[0]) == 9
+
+
 def test_recall_of_approximate_search(loaded: Predictor, tmp_path: Path, words: list[str]) -> None:
     pytest.importorskip("usearch")
     draw = random.Random(3)

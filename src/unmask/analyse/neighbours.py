@@ -41,7 +41,7 @@ _REMEDY = "build the index again"
 _USES = 256  # embedded at a time
 _WIDER = 8  # times as many as asked for are compared exactly after an approximate search
 _ROOM = 4  # times as many rows as asked for are looked at first, for some texts may be the same
-_ROWS = 1 << 16  # rows that are looked at at most
+_ROWS = 1 << 16  # rows that are looked at at most, unless more are asked for
 _DEFAULTS = EmbedSettings()
 
 
@@ -132,7 +132,7 @@ class Index:
         if approximate:
             found = self._ranked(wanted, self._approximate(wanted, rows, progress))
         else:
-            rows, most = _ROOM * rows, min(len(self), _ROWS)
+            rows, most = _ROOM * rows, min(len(self), max(rows, _ROWS))
             found = self._ranked(wanted, self._exact(wanted, min(rows, most), progress))
             while rows < most and any(len(each) <= top for each in found):  # the last may stand there again
                 rows *= 2 * _ROOM
