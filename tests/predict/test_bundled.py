@@ -134,5 +134,6 @@ def test_tasks_and_scores_by_name(names: Path) -> None:
     said = 'kind = "pairs"\nabout = "agreement"\nsource = "here"\nlicence = "MIT"\nfiles = ["pairs.jsonl"]\n'
     Path("pairs.toml").write_text(said, "utf-8")
     card = (names / "mini-pt" / "README.md").read_bytes()
-    run("evaluate", "pairs.toml", "--model", "mini-pt", "-o", "scores", "-q")
-    assert (names / "mini-pt" / "README.md").read_bytes() == card
+    for model in ("mini-pt", names / "mini-pt"):
+        run("evaluate", "pairs.toml", "--model", model, "-o", "scores", "-q")
+        assert (names / "mini-pt" / "README.md").read_bytes() == card

@@ -22,7 +22,7 @@ from unmask.evaluation.show import count, update_card, write_report
 from unmask.evaluation.suites import data_folder, find_suites
 from unmask.evaluation.wic import wic
 from unmask.files import digest, file_digest, write_json
-from unmask.predict.folders import find_folder, model_fingerprint
+from unmask.predict.folders import find_folder, is_bundled, model_fingerprint
 from unmask.progress import SILENT, Progress
 
 KINDS: dict[str, Callable[[Context, Any], Outcome]] = {
@@ -62,7 +62,7 @@ def evaluate(
         context = Context(one, subject, out, seed, sample, progress)
         done.append(_run(context, fingerprint, material, len(inputs[one.name])))
         _finish(out, folder, fingerprint)
-    if card and sample is None and Path(model).is_dir():
+    if card and sample is None and Path(model).is_dir() and not is_bundled(folder):
         update_card(folder, done)
     return done
 

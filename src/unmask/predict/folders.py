@@ -38,6 +38,11 @@ def bundled_names() -> list[str]:
     return sorted(path.parent.name for path in BUNDLED.glob(f"*/{CONFIG}"))
 
 
+def is_bundled(folder: Path) -> bool:
+    """Whether a folder belongs to the package, and is not to be written to."""
+    return folder.resolve().parent == BUNDLED.resolve()
+
+
 def model_fingerprint(folder: Path) -> str:
     """The same for the same settings, weights and vocabulary, whatever else lies in the folder."""
     files = [path for pattern in _IDENTITY for path in sorted(folder.glob(pattern))]
