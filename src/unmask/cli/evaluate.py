@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unmask.cli.options import Json, Quiet, print_json, print_table, progress
+from unmask.cli.options import Json, ModelFolder, Quiet, print_json, print_table, progress
 
 if TYPE_CHECKING:
     from unmask.evaluation.results import Differences
@@ -50,12 +50,7 @@ def evaluate(
             show_default=False,
         ),
     ],
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model", "-m", metavar="DIR", help="A model folder, or a bundled model.", show_default=False
-        ),
-    ],
+    model: ModelFolder,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="DIR", help="Where results go.", show_default=False)
     ],
