@@ -3,7 +3,8 @@
 import json
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ from unmask.checkpoint import load_model
 from unmask.config import Recipe, TokenizerConfig, load_recipe, recipe_names
 from unmask.data.prepare import prepare
 from unmask.errors import ConfigError, CorpusError, ModelError, OutputError, UserError
+from unmask.progress import Progress, Stage
 from unmask.runs import read_metrics
 from unmask.text import find_sources
 from unmask.text.split import split_of, text_hash
 from unmask.tokenizer import Tokenizer, extend, train_tokenizer
+from unmask.train import plan
 from unmask.train.machine import Machine
 from unmask.train.material import Start, gather
 from unmask.train.pretrain import Pretraining, dry_run, pretrain
@@ -128,20 +131,61 @@ def test_transformers_opens_the_model(small: Make, shards: Path, tmp_path: Path)
 def test_from_raw_text_in_one_go(small: Make, text: Path, tmp_path: Path) -> None:
     recipe = small("tokenizer.vocab_size=120", "prepare.valid=0.1", "train.epochs=0.5")
     sources = find_sources([f"pt={text / 'pt.txt'}", f"en={text / 'en.txt'}"])
-    plan = dry_run(recipe, tmp_path / "run", Start(sources))
-    assert plan.tokens_per_s
-    assert plan.memory_bytes
-    assert plan.seconds
+    planned = dry_run(recipe, tmp_path / "run", Start(sources))
+    assert planned.tokens_per_s
+    assert planned.memory_bytes
+    assert planned.seconds
     made = {p: p.stat().st_mtime_ns for p in (tmp_path / "run").rglob("*") if p.is_file()}
-    assert plan.epochs == pytest.approx(0.5, rel=0.2)
+    assert planned.epochs == pytest.approx(0.5, rel=0.2)
     result = pretrain(recipe, tmp_path / "run", Start(sources))
-    assert result.steps == plan.steps
+    assert result.steps == planned.steps
     kept = {p for p, when in made.items() if p.stat().st_mtime_ns == when}
     assert kept == set(made), "vocabulary and shards are made once"
     assert Tokenizer.load(tmp_path / "run" / "model").vocab_size == 120
     other = small("tokenizer.vocab_size=110", "prepare.valid=0.1", "train.epochs=0.5")
     with pytest.raises(OutputError, match="holds a run already"):
         pretrain(other, tmp_path / "run", Start(sources))
+
+
+class Meter(Progress):
+    """Progress that keeps how much of each stage was done."""
+
+    def __init__(self) -> None:
+        self.done: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, label: str, total: float | None = None, unit: str = "") -> Iterator[Stage]:
+        meter = self
+
+        class Counted(Stage):
+            def advance(self, amount: float) -> None:
+                meter.done[label] = meter.done.get(label, 0) + amount
+
+        yield Counted()
+
+
+def test_a_step_costs_something_and_each_of_its_tokens_too() -> None:
+    first, last = plan.Step(512, 1 + 0.512, 100 + 512), plan.Step(2048, 1 + 2.048, 100 + 2048)
+    far = plan.on_line(first, last, 65_536)
+    assert far.tokens == 65_536
+    assert far.seconds == pytest.approx(1 + 65.536)
+    assert far.memory == 100 + 65_536
+
+
+def test_a_large_step_on_a_cpu_is_estimated_from_small_ones(
+    small: Make, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "_LONG", 0.05)
+    step = 1 << 22
+    large = small(f"train.batch_tokens={step}", f"train.micro_tokens={step}", "train.optimiser=muon")
+    meter = Meter()
+    estimated = dry_run(large, tmp_path / "run", Start(data=shards), meter)
+    assert estimated.estimated_from
+    assert estimated.estimated_from * 30 < step
+    assert 0 < meter.done["measuring"] < step
+    assert estimated.memory_bytes
+    assert estimated.tokens_per_s
+    assert dry_run(small(), tmp_path / "run", Start(data=shards)).estimated_from is None
 
 
 def test_a_time_becomes_steps_once(small: Make, shards: Path, tmp_path: Path, watcher: type) -> None:

@@ -106,7 +106,10 @@ def _print_plan(plan: "RunPlan") -> None:
     typer.echo(f"tokens a step    {plan.tokens_per_step:,}")
     typer.echo(f"steps            {plan.steps:,} ({plan.tokens:,} tokens, {plan.epochs:.2f} epochs)")
     if plan.tokens_per_s and plan.memory_bytes and plan.seconds:
-        typer.echo(f"speed            {plan.tokens_per_s:,.0f} tokens/s (measured)")
+        told = (
+            f"estimated from steps of {plan.estimated_from:,} tokens" if plan.estimated_from else "measured"
+        )
+        typer.echo(f"speed            {plan.tokens_per_s:,.0f} tokens/s ({told})")
         typer.echo(f"time             about {duration(plan.seconds)}")
         typer.echo(f"memory           about {plan.memory_bytes / 2**30:.2f} GiB")
 

@@ -5,16 +5,19 @@ import json
 import math
 import statistics
 import time
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from unmask.config import Recipe
 from unmask.data.packing import ENDS, Documents
 from unmask.data.plan import Position
-from unmask.errors import ConfigError, OutputError
+from unmask.errors import OutputError
 from unmask.files import write_json
+from unmask.progress import SILENT, Progress, Stage
 from unmask.train import parallel
 from unmask.train.feed import feed
 from unmask.train.loop import Trainer, parameter_count
@@ -24,7 +27,9 @@ from unmask.train.objectives import Objectives
 from unmask.train.schedule import Schedule
 
 PLAN = "plan.json"
-_WARM, _SECONDS, _MOST = 2, 5.0, 30  # steps before measuring, time to measure for, most steps
+_MOST = 30  # steps to measure
+_SOON = 4096  # tokens of a step that a CPU, too, computes soon enough
+_LONG = 2.0  # seconds of a step on a CPU from which those of a longer one can be told
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,9 @@ class RunPlan:
     tokens_per_s: float | None = None
     """Measured on this machine, if it was."""
     memory_bytes: int | None = None
-    """The most that was held while measuring."""
+    """The most that was held while measuring, or would be."""
+    estimated_from: int | None = None
+    """Tokens of the largest step that was measured, where the run's own would have taken too long."""
 
     @property
     def seconds(self) -> float | None:
@@ -47,12 +54,14 @@ class RunPlan:
         return None if self.tokens_per_s is None else self.tokens / self.tokens_per_s
 
 
-def make_plan(material: Material, machine: Machine, measure: bool = False) -> RunPlan:
+def make_plan(
+    material: Material, machine: Machine, measure: bool = False, progress: Progress = SILENT
+) -> RunPlan:
     """The plan of a run; measured if asked, or if the recipe sets a time."""
     recipe = material.recipe
-    speed = probe(material, machine) if measure or recipe.train.seconds else None
+    speed = probe(material, machine, progress) if measure or recipe.train.seconds else None
     epoch = epoch_tokens(material.corpus, Schedule(recipe, 1).stages()[0].length)
-    steps = _steps(recipe, epoch, speed[0] if speed else 0.0)
+    steps = _steps(recipe, epoch, speed.tokens_per_s if speed else 0.0)
     schedule = Schedule(recipe, steps)
     growing = math.ceil(recipe.train.batch_warmup * steps)
     tokens = sum(map(schedule.batch_tokens, range(growing))) + (steps - growing) * recipe.train.batch_tokens
@@ -62,19 +71,18 @@ def make_plan(material: Material, machine: Machine, measure: bool = False) -> Ru
         tokens=tokens,
         epochs=tokens / epoch,
         parameters=parameter_count(material.model()),
-        tokens_per_s=speed[0] if speed else None,
-        memory_bytes=speed[1] if speed else None,
+        **(speed._asdict() if speed else {}),
     )
 
 
-def run_plan(material: Material, machine: Machine, run: Path) -> RunPlan:
+def run_plan(material: Material, machine: Machine, run: Path, progress: Progress = SILENT) -> RunPlan:
     """The plan of the run in a folder: made once, so that a run that goes on has the steps it began with."""
     path = run / PLAN
     if parallel.first(path.is_file()):  # as the first process sees it: to measure takes all of them
         if not path.is_file():
             raise OutputError(f"{path} is not on this machine: put the run on a disk that all share")
         return RunPlan(**json.loads(path.read_text("utf-8")))
-    plan = make_plan(material, machine)
+    plan = make_plan(material, machine, progress=progress)
     if parallel.rank() == 0:
         write_json(path, asdict(plan))
     return plan
@@ -94,28 +102,75 @@ def _steps(recipe: Recipe, epoch: float, tokens_per_s: float) -> int:
     return max(1, round(tokens / train.batch_tokens / (1 - train.batch_warmup * 7 / 16)))
 
 
-def probe(material: Material, machine: Machine) -> tuple[float, int]:
-    """Tokens per second and bytes of memory, from a few steps of one micro-batch each."""
-    train = material.recipe.train
-    longest = max(stage.length for stage in Schedule(material.recipe, 10 * _MOST).stages())
-    room = max(train.micro_tokens, longest) * parallel.ranks()
-    small = train.model_copy(update={"batch_tokens": min(train.batch_tokens, room), "batch_warmup": 0.0})
-    recipe = material.recipe.model_copy(update={"train": small})
+class Speed(NamedTuple):
+    """What a probe found, under the names that a plan has for it."""
+
+    tokens_per_s: float
+    memory_bytes: int
+    estimated_from: int | None = None
+
+
+def probe(material: Material, machine: Machine, progress: Progress = SILENT) -> Speed:
+    """The speed of a run and what it holds, from a few steps of one micro-batch each.
+
+    On a CPU a large one may take minutes, but its time and its memory are lines: so much for the step (the
+    optimiser), so much for each token. There steps grow until they are long enough, and the first and the
+    last give the lines. A GPU gets steps of the run's own size: small ones are mostly launching.
+    """
+    recipe, ranks = material.recipe, parallel.ranks()
     schedule = Schedule(recipe, 10 * _MOST)
+    longest = max(stage.length for stage in schedule.stages())
+    whole = min(recipe.train.batch_tokens, max(recipe.train.micro_tokens, longest) * ranks)
     model = material.model()
     machine.fit(model, recipe.train)
     trainer = Trainer(model, schedule, Objectives(recipe, machine.compiles(recipe.train)), machine)
-    inputs = feed(material.corpus, schedule, 0, Position())
+    with progress.stage("measuring", unit="tokens") as stage:
+        if machine.device.type != "cpu" or whole <= _SOON:
+            step = _measure(trainer, material.corpus, whole, 2, 5.0, stage)
+            return Speed(step.tokens / step.seconds, step.memory)
+        size = min(longest * ranks, whole)
+        first = last = _measure(trainer, material.corpus, size, 1, 1.0, stage)
+        while size < whole and last.seconds < max(_LONG, 1.5 * first.seconds):
+            size = min(whole, int(size * min(max(_LONG / last.seconds, 2.0), 8.0)))
+            last = _measure(trainer, material.corpus, size, 1, 1.0, stage)
+    if size == whole:
+        return Speed(last.tokens / last.seconds, last.memory)
+    step, held = (on_line(first, last, tokens) for tokens in (recipe.train.batch_tokens, whole))
+    return Speed(step.tokens / step.seconds, held.memory, size)
+
+
+class Step(NamedTuple):
+    """What a step took, and the most bytes that were held."""
+
+    tokens: int
+    seconds: float
+    memory: int
+
+
+def on_line(first: Step, last: Step, tokens: int) -> Step:
+    """The step of more tokens, on the line through two that were measured."""
+    beyond = (tokens - last.tokens) / (last.tokens - first.tokens)
+    seconds = last.seconds + (last.seconds - first.seconds) * beyond
+    return Step(tokens, seconds, round(last.memory + (last.memory - first.memory) * beyond))
+
+
+def _measure(trainer: Trainer, corpus: Documents, size: int, warm: int, seconds: float, stage: Stage) -> Step:
+    """A step of `size` tokens, after some that warm up and over about so many seconds."""
+    recipe = trainer.schedule.recipe
+    train = recipe.train.model_copy(update={"batch_tokens": size, "batch_warmup": 0.0})
+    schedule = Schedule(recipe.model_copy(update={"train": train}), trainer.schedule.steps)
     rates: list[float] = []
-    began = 0.0
-    for record in itertools.islice(trainer.run(inputs), _MOST):
-        if record.step <= _WARM:
-            began = time.perf_counter()
-            continue
-        rates.append(record.tokens_per_s)
-        if parallel.total([time.perf_counter() - began])[0] / parallel.ranks() > _SECONDS:
-            break
-    if not rates:
-        raise ConfigError("the corpus is too small to measure on: set train.steps or train.epochs")
+    tokens, before, began = 0, trainer.counters.tokens, 0.0
+    with closing(feed(corpus, schedule, 0, Position())) as inputs:
+        for record in itertools.islice(trainer.run(inputs), _MOST):
+            tokens, before = record.tokens - before, record.tokens
+            stage.advance(tokens)
+            if record.step <= warm:
+                began = time.perf_counter()
+                continue
+            rates.append(record.tokens_per_s)
+            if parallel.total([time.perf_counter() - began])[0] / parallel.ranks() > seconds:
+                break
     # The middle one: a step that compiles a new shape takes seconds, and there are few of them in a run.
-    return parallel.total([statistics.median(rates)])[0] / parallel.ranks(), machine.peak_memory()
+    rate = parallel.total([statistics.median(rates)])[0] / parallel.ranks()
+    return Step(tokens, tokens / rate, trainer.machine.peak_memory())

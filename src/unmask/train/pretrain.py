@@ -107,7 +107,7 @@ def dry_run(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT
             material = gather(recipe, run, start, progress)
         machine = Machine.choose(recipe.train)
         with repeatable(machine):
-            return make_plan(material, machine, measure=True)
+            return make_plan(material, machine, True, progress)
 
 
 class Pretraining:
@@ -116,7 +116,7 @@ class Pretraining:
     def __init__(self, material: Material, machine: Machine, run: Path, progress: Progress) -> None:
         self._material, self._machine, self._run, self._progress = material, machine, run, progress
         recipe = material.recipe
-        self._plan = run_plan(material, machine, run)
+        self._plan = run_plan(material, machine, run, progress)
         model = material.model()
         machine.fit(model, recipe.train)
         schedule = Schedule(recipe, self._plan.steps)
