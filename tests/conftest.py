@@ -2,20 +2,28 @@
 
 import importlib.util
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from unmask.progress import Progress
+from unmask.progress import Progress, Stage
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 class Heard(Progress):
-    """Keeps what is said."""
+    """Keeps what is said, and which work was shown."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self.stages: list[str] = []
+
+    @contextmanager
+    def stage(self, label: str, total: float | None = None, unit: str = "") -> Iterator[Stage]:
+        self.stages.append(label)
+        yield Stage()
 
     def say(self, message: str) -> None:
         self.said.append(message)

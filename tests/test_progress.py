@@ -43,6 +43,21 @@ def test_work_without_a_unit_shows_no_numbers(
     assert capsys.readouterr().err == "adding 5 entries\n"
 
 
+def test_on_a_terminal_work_without_numbers_leaves_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    erased = "\x1b[1A\x1b[2K"  # one line up, and clear it
+    with Console().stage("grouping"):
+        pass
+    shown = capsys.readouterr().err
+    assert "grouping" in shown
+    assert shown.endswith(erased)
+    with Console().stage("reading", 1, "MB") as stage:
+        stage.advance(1)
+    assert not capsys.readouterr().err.endswith(erased)
+
+
 def test_little_work_is_not_nothing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

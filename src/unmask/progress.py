@@ -59,7 +59,7 @@ class Console(Progress):
             TimeRemainingColumn(elapsed_when_finished=True),
             TextColumn("[dim]{task.fields[note]}"),
         )
-        with RichProgress(*columns, console=self._console) as bar:
+        with RichProgress(*columns, console=self._console, transient=not unit) as bar:  # no numbers to keep
             yield _BarStage(bar, label, total, unit)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.conftest import Heard
 from typer.testing import CliRunner
 
 from unmask.analyse.senses import Senses, disambiguate, find_senses, score_senses
@@ -105,6 +106,11 @@ def test_two_senses_are_found(found: Senses, labelled: tuple[list[Use], list[str
         assert all(found.uses[example].sense == number for example in sense.examples)
     for use in found.uses:
         assert all(found.uses[other].sense == use.sense for other in use.nearest)
+
+
+def test_what_takes_long_is_shown(lm: MaskedLM, labelled: tuple[list[Use], list[str]], heard: Heard) -> None:
+    find_senses(lm, labelled[0][::6], "banco", 2, kind="tsne", progress=heard)
+    assert {"grouping", "drawing"} <= set(heard.stages)
 
 
 def test_no_example_is_shown_twice(lm: MaskedLM, labelled: tuple[list[Use], list[str]]) -> None:

@@ -208,12 +208,13 @@ def test_commands(folder: Path, other_folder: Path, pair_suite: Path, tmp_path: 
         return done.stdout
 
     assert "67 sets of English minimal pairs" in call("evaluate", "--list")
-    common = ("evaluate", pair_suite, "-q", "--no-card", "-o")
-    shown = call(*common, tmp_path / "a", "-m", folder)
+    shown = call("evaluate", pair_suite, "-q", "--no-card", "-o", tmp_path / "a", "-m", folder)
     assert "mine   accuracy" in shown
-    told = json.loads(
-        call(*common, tmp_path / "b", "-m", other_folder, "--compare", tmp_path / "a", "--json")
-    )
+    asked = ("evaluate", pair_suite, "--no-card", "--json", "-o", tmp_path / "b", "-m", other_folder)
+    against = [*map(str, asked), "--compare", str(tmp_path / "a")]
+    done = runner.invoke(app, against, env={"FORCE_COLOR": "1"})
+    assert "comparing" in done.stderr  # shown while it lasts, as on a terminal
+    told = json.loads(done.stdout)
     assert told["scores"]["mine"]["accuracy"]["items"] == 5
     difference = told["differences"]["mine"]["accuracy"]
     assert (

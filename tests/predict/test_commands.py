@@ -70,7 +70,9 @@ def test_score(run: Run, folder: Folder, tmp_path: Path) -> None:
     assert len(out.splitlines()) == 2 + sum(len(score["tokens"]) for score in scored)
 
 
-def test_generate(run: Run, causal: MaskedLM, tmp_path: Path, wordpiece: object) -> None:
+def test_generate(
+    run: Run, causal: MaskedLM, tmp_path: Path, wordpiece: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from unmask.checkpoint import save_model
 
     save_model(causal.model, tmp_path / "causal", causal.tokenizer)  # type: ignore[arg-type]
@@ -80,6 +82,8 @@ def test_generate(run: Run, causal: MaskedLM, tmp_path: Path, wordpiece: object)
     )
     assert out.startswith("O gato")
     assert json.loads(again)["text"] == out.rstrip("\n")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal, where work is shown while it lasts
+    assert "generating" in run("generate", "-m", tmp_path / "causal", "O gato", "--max-tokens", 2)[2]
 
 
 def test_info(run: Run, folder: Folder) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.conftest import Heard
 from tests.tasks.conftest import BAD, GOOD, THINGS, WHEN
 from typer.testing import CliRunner
 
@@ -109,8 +110,9 @@ def test_order_by_hand() -> None:
     assert ordered(cosines, torch.ones(3)).tolist() == [0.0, 0.0, 0.0]
 
 
-def test_scores_teach(tmp_path: Path, base: Path) -> None:
-    result = finetune_embed(base, SCORED, SCORED[::2], tmp_path / "out", quick(epochs=3))
+def test_scores_teach(tmp_path: Path, base: Path, heard: Heard) -> None:
+    result = finetune_embed(base, SCORED, SCORED[::2], tmp_path / "out", quick(epochs=3), progress=heard)
+    assert heard.stages == ["encoding", "scoring", "fine-tuning"]
     assert result.learnt_from == "scores"
     assert result.before is not None
     assert result.after is not None

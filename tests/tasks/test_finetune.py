@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.conftest import Heard
 from tests.tasks.conftest import GOOD, questions, reviews, tagged
 
 import unmask
@@ -252,6 +253,14 @@ class Notes(Progress):
                 watch.last = text
 
         yield Noted()
+
+
+def test_what_takes_long_is_shown(tmp_path: Path, base: Path, fast: FinetuneConfig, heard: Heard) -> None:
+    settings = fast.model_copy(update={"epochs": 1})
+    lines = [json.dumps({"text": one.text, "label": one.target}) for one in reviews()]
+    (tmp_path / "reviews.jsonl").write_text("\n".join(lines), "utf-8")
+    finetune("classify", base, tmp_path / "reviews.jsonl", None, tmp_path / "out", settings, progress=heard)
+    assert heard.stages == ["reading", "encoding", "fine-tuning", "scoring"]
 
 
 def test_the_last_line_shows_the_best_score(tmp_path: Path, base: Path, fast: FinetuneConfig) -> None:

@@ -194,7 +194,10 @@ def test_a_time_becomes_steps_once(small: Make, shards: Path, tmp_path: Path, wa
     planned = json.loads((tmp_path / "run" / "plan.json").read_text())["steps"]
     assert planned > 2
     assert first.steps == 2
-    assert pretrain(recipe, tmp_path / "run", Start(data=shards), resume=True).steps == planned
+    meter = Meter()
+    assert pretrain(recipe, tmp_path / "run", Start(data=shards), True, meter).steps == planned
+    assert meter.done["verifying"] > 0
+    assert "measuring" not in meter.done
 
 
 def test_resume_begins_a_run_that_left_no_checkpoint(small: Make, shards: Path, tmp_path: Path) -> None:

@@ -98,7 +98,8 @@ def find_senses(
     vectors = embed_uses(model, plain, layer, progress)
     space = Space.of(vectors)
     points = space.place(vectors)
-    found = group(points, count, seed)
+    with progress.stage("grouping"):
+        found = group(points, count, seed)
     reason = no_substitutes(model)
     order = [_from_centre(points, found, number) for number in range(len(found.centres))]
     names: list[tuple[str, ...]] = [() for _ in order]
@@ -108,7 +109,8 @@ def find_senses(
         Sense(name, len(numbers), _examples(numbers, uses))
         for name, numbers in zip(names, order, strict=True)
     ]
-    flat, near = flatten(points, kind, seed), _nearest(points)
+    with progress.stage("drawing"):
+        flat, near = flatten(points, kind, seed), _nearest(points)
     placed = [
         PlacedUse(use.text, use.start, use.end, float(x), float(y), int(sense), tuple(map(int, others)))
         for use, (x, y), sense, others in zip(uses, flat, found.members, near, strict=True)

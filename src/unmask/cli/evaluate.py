@@ -93,14 +93,18 @@ def evaluate(
     from unmask.evaluation import evaluate as run
     from unmask.evaluation.show import SCORES, notes, score_rows
 
-    found = run(suites, model, out, data, card, seed, sample, progress(quiet))
-    compared = differences(out, against, [result.suite for result in found], seed) if against else None
+    told = progress(quiet)
+    found = run(suites, model, out, data, card, seed, sample, told)
+    compared = None
+    if against:
+        with told.stage("comparing"):
+            compared = differences(out, against, [result.suite for result in found], seed)
     if json_:
         scores = {
             result.suite: {name: asdict(score) for name, score in result.scores.items()} for result in found
         }
-        told = {} if compared is None else {"differences": _plain(compared)}
-        print_json({"scores": scores, "notes": notes(found)} | told)
+        apart = {} if compared is None else {"differences": _plain(compared)}
+        print_json({"scores": scores, "notes": notes(found)} | apart)
         return
     print_table(SCORES, score_rows(found))
     for note in notes(found):

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli.options import Json, ModelFolder, Quiet, load_language_model, print_json
+from unmask.cli.options import Json, ModelFolder, Quiet, load_language_model, print_json, progress
 
 _EXAMPLES = """
     unmask generate --model model/ "Era uma vez" --max-tokens 100 --top-p 0.9 --seed 7
@@ -35,7 +35,8 @@ def generate(
 ) -> None:
     """Generate text with a causal model."""
     lm = load_language_model(model, quiet)
-    made = lm.generate(prompt, max_tokens, temperature, top_k, top_p, seed)
+    with progress(quiet).stage("generating"):
+        made = lm.generate(prompt, max_tokens, temperature, top_k, top_p, seed)
     if json_:
         print_json(asdict(made))
     else:

@@ -120,14 +120,16 @@ class _Training:
         lower = read_sentence_settings(folder).lower
         sentence = SentenceSettings("mean", True, self.length, lower=lower)
         self.predictor = Predictor(self.model, self.tokenizer, sentence=sentence)
-        items = self._items()
+        with progress.stage("encoding"):
+            items = self._items()
         self.feed = TaskFeed(items, settings.batch, _WHOLE, settings.seed, segments=False)
         recipe = Recipe(seed=settings.seed, train=settings.train_config())
         self.schedule = Schedule(recipe, settings.epochs * self.feed.steps_per_epoch)
         loss = ContrastLoss(self.contrast, settings.temperature)
         self.trainer = Trainer(self.model, self.schedule, loss, self.machine)
         self.records: list[dict[str, Any]] = []
-        self.before = self.after = None if not valid else self._score()
+        with progress.stage("scoring"):
+            self.before = self.after = None if not valid else self._score()
         self.best: dict[str, Tensor] = {}
         self._scored_at = 0
 

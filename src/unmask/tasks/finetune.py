@@ -87,8 +87,8 @@ def finetune(
         network = best.best_model()
         merge(network)
         predictor = made.kind.predictor(network, made.tokenizer, made.task)
-        prepared = made.kind.prepare(predictor, validation)
-        with made.machine.autocast():
+        with progress.stage("scoring"), made.machine.autocast():
+            prepared = made.kind.prepare(predictor, validation)
             evaluation = made.kind.evaluate(predictor, prepared, validation, details=True)
         made.kind.finish(network)
         if measure is not None:
@@ -144,9 +144,10 @@ def check_free(out: Path) -> None:
 def _train(made: Material, wish: Wish, progress: Progress) -> list[Run]:
     settings = made.settings
     first = made.kind.predictor(made.model(settings.seed), made.tokenizer, made.task)
-    prepared = made.kind.prepare(first, made.train)
-    valid = made.kind.prepare(first, made.valid)
-    items = made.kind.items(prepared, made.train)
+    with progress.stage("encoding"):
+        prepared = made.kind.prepare(first, made.train)
+        valid = made.kind.prepare(first, made.valid)
+        items = made.kind.items(prepared, made.train)
     if isinstance(made.kind, Questions) and made.kind.lost:
         progress.say(
             f"{made.kind.lost:,} answers are in no window whole: raise length or stride to learn from them"
@@ -192,7 +193,8 @@ def load_examples(task: Task, source: Examples, columns: Columns, progress: Prog
     """The examples of a file, or those given; which columns of the file they are is told."""
     if not isinstance(source, Path | str):
         return list(source)
-    examples = list(read_examples(task, source, columns))
+    with progress.stage("reading"):
+        examples = list(read_examples(task, source, columns))
     if task != "tag" and task != "qa":
         say_columns(task, Path(source), columns, progress)
     return examples

@@ -138,7 +138,8 @@ class Pretraining:
                 "or with --documents line if every line is a document"
             )
             return None
-        counts = token_counts(self._material.corpus)
+        with self._progress.stage("counting tokens"):
+            counts = token_counts(self._material.corpus)
         try:
             validator = Validator(corpus, recipe, self._machine, counts)
         except (ConfigError, CorpusError) as error:
@@ -162,7 +163,7 @@ class Pretraining:
                 f"{self._material.corpus.folder} changed since this run began: bring the old shards back, "
                 "or start a new run"
             )
-        verify(self._material.corpus.folder)
+        verify(self._material.corpus.folder, self._progress)
         self._restore(snapshot)
         counters = facts["counters"]
         self.trainer.counters = Counters(**{**counters, "position": Position(**counters["position"])})

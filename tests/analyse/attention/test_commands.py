@@ -49,9 +49,11 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     return command
 
 
-def test_attention(run: Run, folder: Path) -> None:
-    status, shown, _ = run("attention", TEXT, "--model", "model", "-o", "looks", "--head", "2.3")
+def test_attention(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal, where work is shown while it lasts
+    status, shown, remark = run("attention", TEXT, "--model", "model", "-o", "looks", "--head", "2.3")
     assert status == 0
+    assert "attributing" in remark
     assert [line.split()[0] for line in shown.splitlines()[1:13]] == [
         f"{layer}.{head}" for layer in (1, 2, 3) for head in (1, 2, 3, 4)
     ]

@@ -72,7 +72,8 @@ def attention(
     if mask is not None or target is not None or fills(loaded, text):
         if not isinstance(loaded, MaskedLM):
             raise ModelError(f"{model} holds no language model: leave out --mask and --target")
-        found = attribute(loaded, text, (mask or 1) - 1, target)
+        with progress(quiet).stage("attributing"):
+            found = attribute(loaded, text, (mask or 1) - 1, target)
     elif has_mask(loaded, text):
         progress(quiet).say(
             f"{model} fills no masks (it is no masked language model): attention alone is shown"
