@@ -391,6 +391,7 @@ def test_an_error_in_a_worker_stays_one_line(make_documents: Callable, workers: 
     with pytest.raises(ConfigError) as caught:
         steps(batches, 1, objectives=[Objective(ratio=0.9)], workers=workers)
     assert "\n" not in str(caught.value)
+    assert not multiprocessing.active_children(), "though the error remembers who raised it"
 
 
 def test_the_global_generator_is_left_alone(make_documents: Callable) -> None:

@@ -1,4 +1,6 @@
-"""The variable-length kernel against the plain formula, on a machine with CUDA."""
+"""The engines of half precision against the plain formula, on a machine with CUDA."""
+
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,9 +16,18 @@ LENGTHS = [1, 7, 64, 130, 257, 33, 500]
 TOLERANCE = {torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
 
-def layout_of(causal: bool) -> Layout:
-    starts = torch.tensor([0, *LENGTHS], device="cuda").cumsum(0).int()
-    return Layout(starts, max(LENGTHS), causal)
+PAGES = [[1, 30, 9], [40], [17, 23], [3, 3, 3, 31]]
+ENGINES = {"varlen": LENGTHS, "pages": [length for page in PAGES for length in page]}
+
+
+def layout_of(causal: bool, engine: str = "varlen", window: int | None = None) -> Layout:
+    lengths = ENGINES[engine]
+    starts = torch.tensor([0, *lengths], device="cuda").cumsum(0).int()
+    layout = Layout(starts, max(lengths), causal)
+    if engine == "varlen":
+        return layout
+    places = torch.cat([torch.arange(length, device="cuda") for length in lengths])
+    return replace(layout, page=sum(PAGES[0])).on_pages(places, window or 0, torch.bfloat16)
 
 
 def largest_difference(found: Tensor, expected: Tensor) -> float:
@@ -26,16 +37,21 @@ def largest_difference(found: Tensor, expected: Tensor) -> float:
 
 @pytest.mark.parametrize("window", [None, 1, 64])
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("dtype", TOLERANCE)
-def test_varlen_agrees_with_the_formula(dtype: torch.dtype, causal: bool, window: int | None) -> None:
+@pytest.mark.parametrize(
+    ("engine", "dtype"),
+    [("varlen", torch.float16), ("varlen", torch.bfloat16), ("pages", torch.bfloat16)],
+)
+def test_an_engine_agrees_with_the_formula(
+    engine: str, dtype: torch.dtype, causal: bool, window: int | None
+) -> None:
     torch.manual_seed(0)
-    packed = torch.randn(sum(LENGTHS), 3, 4, 64, device="cuda", dtype=dtype)
-    upstream = torch.randn(sum(LENGTHS), 4, 64, device="cuda", dtype=dtype)
-    layout = layout_of(causal)
-    assert choose_engine(packed[:, 0], layout) == "varlen"
+    packed = torch.randn(sum(ENGINES[engine]), 3, 4, 64, device="cuda", dtype=dtype)
+    upstream = torch.randn(sum(ENGINES[engine]), 4, 64, device="cuda", dtype=dtype)
+    layout = layout_of(causal, engine, window)
+    assert choose_engine(packed[:, 0], layout) == engine
 
     fast_in = packed.clone().requires_grad_()
-    fast = attention(*fast_in.unbind(1), layout, window, engine="varlen")
+    fast = attention(*fast_in.unbind(1), layout, window)
     fast.backward(upstream)
     exact_in = packed.double().requires_grad_()
     exact = attention(*exact_in.unbind(1), layout, window, engine="eager")

@@ -23,6 +23,8 @@ from unmask.data.plan import HIDE, Plan, Position, Unit, generator
 from unmask.data.shards import WORD_START
 from unmask.errors import ConfigError, UserError
 
+LONGEST_PAGE = 256  # tokens: what a page costs grows with their square
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -170,10 +172,14 @@ class Batches:
         )
         with _signals_held():
             batches = iter(loader)
-        for batch in batches:
-            if isinstance(batch, UserError):
-                raise batch
-            yield batch
+        try:
+            for batch in batches:
+                if isinstance(batch, UserError):
+                    raise batch
+                yield batch
+        finally:  # an error's traceback may keep them alive, and at its end Python would wait for them for ever
+            if workers:
+                batches._shutdown_workers()  # type: ignore[attr-defined]
 
 
 @contextmanager
@@ -202,7 +208,7 @@ class Builder(Dataset[Batch | UserError]):
     def __init__(self, documents: Documents, config: BatchConfig, seed: int) -> None:
         self._documents, self._seed = documents, seed
         # Kernels for sequences of any length take 128 queries at a time: sentences share pages instead.
-        self._page = config.length if config.sentences else None
+        self._page = config.length if config.sentences and config.length <= LONGEST_PAGE else None
         self._masker = Masker(config.mask, documents.vocab_size, documents.special)
         self._reserved = np.zeros(documents.vocab_size, np.bool_)
         self._reserved[list(documents.special.all)] = True
