@@ -177,7 +177,7 @@ class Batches:
                 if isinstance(batch, UserError):
                     raise batch
                 yield batch
-        finally:  # an error's traceback may keep them alive, and at its end Python would wait for them for ever
+        finally:  # an error's traceback may keep them alive, and Python would wait for them at its end
             if workers:
                 batches._shutdown_workers()  # type: ignore[attr-defined]
 
