@@ -3,8 +3,9 @@
 As its `run_mlm` example does: documents between [CLS] and [SEP] one after another, cut into blocks; 15 %
 hidden anew each time by `DataCollatorForLanguageModeling`; AdamW with linear decay; bfloat16 and SDPA on a
 GPU. Time is the same, not the steps: a few steps are timed, the schedule is planned for those that fit, and
-the clock stops it. The folder opens in unmask, which measures its validation loss with the masks of our own
-runs (`--set batch.mask.mask=0.8 --set batch.mask.random=0.1 --set batch.mask.keep=0.1`: with the peer's).
+the clock stops it. Text is drawn in its natural shares, in an order of its own. The folder opens in unmask,
+which measures its validation loss with the masks of our own runs (`--set batch.mask.mask=0.8
+--set batch.mask.random=0.1 --set batch.mask.keep=0.1`: with the peer's).
 
   defaults   learning rate 5e-5, no warm-up, batches of 8
   tuned      5e-4, a tenth of warm-up, weight decay 0.01, our batch (train.batch_tokens); the head on
@@ -17,6 +18,7 @@ runs (`--set batch.mask.mask=0.8 --set batch.mask.random=0.1 --set batch.mask.ke
 import argparse
 import copy
 import json
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -174,8 +176,12 @@ def main() -> None:
         "epochs": round(tokens / blocks.rows.size, 2), "validation loss": round(found.loss, 4),
         "hidden tokens right": round(found.accuracy["mlm"], 4), "losses": state.log_history,
     }  # fmt: skip
-    options.out.with_suffix(".json").write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
+    options.out.with_name(options.out.name + ".json").write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
     print(json.dumps({key: value for key, value in facts.items() if key != "losses"}, indent=1))
+    if state.global_step < 0.95 * state.max_steps:
+        sys.exit(
+            "slower than the first steps: the rate had not fallen to its end, take fewer --seconds or retry"
+        )
 
 
 if __name__ == "__main__":

@@ -76,9 +76,19 @@ def make_job(million: int, options: argparse.Namespace) -> Job:
     return Job(million, changes, per_token)
 
 
+def folder(job: Job, options: argparse.Namespace) -> Path:
+    """Where a size is trained and scored; other settings have another one."""
+    recipe, sample = Path(options.recipe).stem, options.sample or "all"
+    return (
+        options.scratch
+        / "sizes"
+        / (f"{recipe}-{options.budget:g}-{options.batch}-{job.million}-{options.seed}-{sample}")
+    )
+
+
 def run(job: Job, options: argparse.Namespace) -> None:
     """Train and score one size."""
-    place = options.scratch / "sizes" / f"{options.budget:g}-{job.million}-{options.seed}"
+    place = folder(job, options)
     place.mkdir(parents=True, exist_ok=True)
     settings = [f"--set={name}={value}" for name, value in job.changes.items()]
     environment = dict(os.environ) | ({"CUDA_VISIBLE_DEVICES": ""} if options.device == "cpu" else {})
@@ -100,7 +110,7 @@ def facts(job: Job, options: argparse.Namespace) -> dict[str, Any] | None:
     from unmask.evaluation.results import read
     from unmask.runs import read_metrics
 
-    place = options.scratch / "sizes" / f"{options.budget:g}-{job.million}-{options.seed}"
+    place = folder(job, options)
     blimp = read(place / "scores", "blimp")
     if blimp is None:
         return None

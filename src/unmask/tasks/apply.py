@@ -121,15 +121,15 @@ def _word_rows(
             yield {"text": text}, text
     elif form in TABLES and not tabular:
         source, form = open_source("classify", path)
-        told = columns
+        told = {columns}
         for place, row in rows_of(source, form, columns):
             words = next((row[key] for key in WORDS if isinstance(row.get(key), list)), None)
             if words is not None and columns.text is None:
                 yield row, tuple(map(str, words))
                 continue
             chosen = resolve(tuple(row), "classify", columns, place, labelled=False)
-            if chosen != told:
-                told = chosen
+            if chosen not in told:
+                told.add(chosen)
                 progress.say(taken(str(path), str(chosen.text)))
             yield row, text_example(row, "classify", chosen, place).text
     else:
