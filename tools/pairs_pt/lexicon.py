@@ -143,10 +143,10 @@ STATES = phrases(
     "cansado, ocupado, preocupado, calado, nervoso, zangado, satisfeito, animado, distraído, ansioso, "
     "assustado"
 )
-# Of things; none that is also an adverb (`caro`, `barato`, `claro`).
+# Of things; none that is also an adverb (`caro`, `barato`, `claro`, `raro`).
 QUALITIES = phrases(
     "antigo, novo, bonito, velho, pequeno, branco, preto, vermelho, amarelo, moderno, famoso, feio, valioso, "
-    "raro, maravilhoso, estranho, delicado, precioso, magnífico, sujo"
+    "curioso, maravilhoso, estranho, delicado, precioso, magnífico, sujo"
 )
 DETERMINERS = (
     {"o": ("este", "estes"), "a": ("esta", "estas")},

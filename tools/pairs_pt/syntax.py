@@ -72,7 +72,7 @@ def future_subjunctive(draw: Draw) -> tuple[str, str]:
     before = draw(phrases("quando, se, sempre que, enquanto"))
     after = draw(
         phrases(
-            "a casa ficará vazia, tudo ficará bem, a família saberá, ninguém reclamará, a rua ficará deserta"
+            "a casa ficará vazia, tudo ficará bem, a vida continuará, ninguém reclamará, a rua ficará deserta"
         )
     )
     return both(f"{before} {clause}, {after}", verb.personal_infinitive[number], verb.future[number])
