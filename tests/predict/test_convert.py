@@ -252,7 +252,7 @@ def test_mistakes(folder: Folder, tmp_path: Path) -> None:
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "notes.txt").write_text("keep me")
     for target, options, error, says in (
-        ("copy", {"to": "tf"}, ConfigError, "hf, onnx"),
+        ("copy", {"to": "tf"}, ConfigError, "hf, bfloat16, onnx"),
         ("copy", {"int8": True}, ConfigError, "--to onnx"),
         ("model", {}, OutputError, "name another"),
         ("used", {}, OutputError, "holds other files"),
