@@ -148,7 +148,6 @@ def test_a_cluster_that_is_there_and_loses_tasks(
         tasks(os.getpid())[0].kill()
         _, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors
-        assert "3 of 3 shares" in errors
         assert tree(place / "there") == tree(place / "whole")
         started = [child for child in psutil.Process().children(recursive=True) if child not in before]
         assert len(started) > 3
@@ -167,8 +166,7 @@ def test_a_cluster_that_does_not_answer(address: str) -> None:
 @pytest.mark.slow
 def test_ctrl_c_leaves_nothing_behind_and_the_work_goes_on(place: Path, temporary: Path) -> None:
     process = start(place, "stopped", temporary, "--workers", "2")
-    parts = place / "stopped" / ".work" / "parts"
-    until(lambda: list(parts.glob("*.safetensors")), process)
+    until(lambda: tasks(process.pid), process)
     below = psutil.Process(process.pid).children(recursive=True)
     assert len(below) > 3
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
