@@ -89,6 +89,8 @@ def start(place: Path, out: str, temporary: Path, *options: str) -> subprocess.P
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # Where the tests run in the background Ctrl-C is ignored, and who is started inherits that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
