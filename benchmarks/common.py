@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -108,6 +109,33 @@ def write_result(name: str, title: str, body: str, packages: Sequence[str]) -> N
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / f"{name}.md").write_text(text, "utf-8")
     print(text)
+
+
+def train_and_score(place: Path, train: Sequence[object], *score: object, cpu: bool = False) -> None:
+    """`unmask pretrain …` into place/run, then BLiMP into place/scores; what they say goes to place/log.txt.
+
+    What was done before is not repeated; a failure is a CalledProcessError.
+    """
+    place.mkdir(parents=True, exist_ok=True)
+    environment = dict(os.environ) | ({"CUDA_VISIBLE_DEVICES": ""} if cpu else {})
+    blimp = ["blimp", "--model", place / "run/model", "-o", place / "scores", "--no-card", *score]
+    with (place / "log.txt").open("a") as log:
+        for words in (["pretrain", *train, "-o", place / "run", "--resume"], ["evaluate", *blimp]):
+            command = [sys.executable, "-W", "ignore", "-m", "unmask", *map(str, words), "--quiet"]
+            subprocess.run(command, env=environment, stdout=log, stderr=log, check=True)
+
+
+def trained_and_scored(place: Path) -> tuple[dict[str, Any], dict[str, Any], Any] | None:
+    """The last records of training and validation, and BLiMP, if they are there."""
+    from unmask.evaluation.results import read
+    from unmask.runs import read_metrics
+
+    blimp = read(place / "scores", "blimp")
+    if blimp is None:
+        return None
+    records = list(read_metrics(place / "run"))
+    train, valid = ([each for each in records if each["split"] == split][-1] for split in ("train", "valid"))
+    return train, valid, blimp.main
 
 
 class PeakMemory:

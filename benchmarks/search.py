@@ -9,14 +9,11 @@ their seconds mean nothing. `LOG.md` is made of such lines.
 
 import os
 import subprocess
-import sys
 from argparse import ArgumentParser, Namespace
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
-from unmask.evaluation.results import read
-from unmask.runs import read_metrics
+from common import train_and_score, trained_and_scored
 
 
 def run(idea: str, options: Namespace) -> str:
@@ -24,27 +21,17 @@ def run(idea: str, options: Namespace) -> str:
     name, _, rest = idea.partition(":")
     changes = dict(change.split("=", 1) for change in rest.split())
     place = options.out / name.strip().replace(" ", "-").replace("/", "-")
-    place.mkdir(parents=True, exist_ok=True)
     recipe, data = changes.pop("recipe", options.recipe), changes.pop("data", str(options.data))
     changes = {"train.steps": str(options.steps)} | changes
     settings = [f"--set={key}={value}" for key, value in changes.items()]
-    score = ["evaluate", "blimp", "--model", place / "run/model", "-o", place / "scores", "--no-card"]
     try:
-        call(["pretrain", recipe, "--data", data, "-o", place / "run", "--resume", *settings], place)
-        call(score, place)
+        train_and_score(place, [recipe, "--data", data, *settings])
     except subprocess.CalledProcessError as error:
         return f"| {name} | | | failed with status {error.returncode}, see {place.name}/log.txt |"
-    blimp, records = read(place / "scores", "blimp"), list(read_metrics(place / "run"))
-    assert blimp
-    train, valid = ([each for each in records if each["split"] == split][-1] for split in ("train", "valid"))
-    return f"| {name} | {train['tokens'] / 1e6:.1f} M | {valid['loss']:.3f} | {100 * blimp.main.value:.2f} |"
-
-
-def call(words: list[Any], place: Path) -> None:
-    """Run a command of ours; what it says goes to a file."""
-    command = [sys.executable, "-m", "unmask", *map(str, words), "--quiet"]
-    with (place / "log.txt").open("a") as log:
-        subprocess.run(command, stdout=log, stderr=log, check=True)
+    found = trained_and_scored(place)
+    assert found
+    train, valid, blimp = found
+    return f"| {name} | {train['tokens'] / 1e6:.1f} M | {valid['loss']:.3f} | {100 * blimp.value:.2f} |"
 
 
 def main() -> None:

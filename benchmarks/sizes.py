@@ -13,7 +13,6 @@ several at a time, and asked for BLiMP; called again after an interruption, it g
 import argparse
 import json
 import math
-import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -22,7 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from common import RESULTS, arguments, table, write_result
+from common import RESULTS, arguments, table, train_and_score, trained_and_scored, write_result
 
 LENGTH = 128
 SIZES = {
@@ -79,48 +78,35 @@ def make_job(million: int, options: argparse.Namespace) -> Job:
 def folder(job: Job, options: argparse.Namespace) -> Path:
     """Where a size is trained and scored; other settings have another one."""
     recipe, sample = Path(options.recipe).stem, options.sample or "all"
-    return (
-        options.scratch
-        / "sizes"
-        / (f"{recipe}-{options.budget:g}-{options.batch}-{job.million}-{options.seed}-{sample}")
-    )
+    name = f"{recipe}-{options.budget:g}-{options.batch}-{job.million}-{options.seed}-{sample}"
+    return options.scratch / "sizes" / name
 
 
 def run(job: Job, options: argparse.Namespace) -> None:
     """Train and score one size."""
     place = folder(job, options)
-    place.mkdir(parents=True, exist_ok=True)
     settings = [f"--set={name}={value}" for name, value in job.changes.items()]
-    environment = dict(os.environ) | ({"CUDA_VISIBLE_DEVICES": ""} if options.device == "cpu" else {})
-    train = ["pretrain", options.recipe, "--data", options.data, "-o", place / "run", "--resume", *settings]
-    score = ["evaluate", "blimp", "--model", place / "run" / "model", "-o", place / "scores", "--no-card"]
-    if options.sample:
-        score += ["--sample", options.sample]
-    with (place / "log.txt").open("a") as log:
-        for words in (train, score):
-            command = [sys.executable, "-W", "ignore", "-m", "unmask", *map(str, words)]
-            done = subprocess.run(command, env=environment, stdout=log, stderr=log, check=False)
-            if done.returncode:
-                sys.exit(f"{job.million} M: {words[0]} failed, see {place / 'log.txt'}")
+    sample = ["--sample", options.sample] if options.sample else []
+    train = [options.recipe, "--data", options.data, *settings]
+    try:
+        train_and_score(place, train, *sample, cpu=options.device == "cpu")
+    except subprocess.CalledProcessError:
+        sys.exit(f"{job.million} M failed, see {place / 'log.txt'}")
     print(f"{job.million} M is done", file=sys.stderr, flush=True)
 
 
 def facts(job: Job, options: argparse.Namespace) -> dict[str, Any] | None:
     """What a finished size came to."""
-    from unmask.evaluation.results import read
-    from unmask.runs import read_metrics
-
     place = folder(job, options)
-    blimp = read(place / "scores", "blimp")
-    if blimp is None:
+    found = trained_and_scored(place)
+    if found is None:
         return None
+    last, valid, blimp = found
     plan = json.loads((place / "run" / "plan.json").read_text("utf-8"))
-    records = list(read_metrics(place / "run"))
-    last, valid = ([r for r in records if r["split"] == split][-1] for split in ("train", "valid"))
     return {
         "parameters": plan["parameters"], "epochs": plan["epochs"], "tokens": last["tokens"],
         "steps": last["step"], "seconds": last["seconds"], "loss": valid["loss"],
-        "right": valid["accuracy"]["mlm"], "blimp": blimp.main,
+        "right": valid["accuracy"]["mlm"], "blimp": blimp,
     }  # fmt: skip
 
 

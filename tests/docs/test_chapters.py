@@ -4,18 +4,14 @@ import ast
 import math
 import re
 from collections.abc import Iterator
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
 import torch
+from tests.conftest import load_tool
 
 ROOT = Path(__file__).resolve().parents[2]
-spec = spec_from_file_location("chapter_figures", ROOT / "tools/chapter_figures.py")
-assert spec
-assert spec.loader
-chapters = module_from_spec(spec)
-spec.loader.exec_module(chapters)
+chapters = load_tool("chapter_figures")
 
 PAGES: list[Path] = [*chapters.ENGLISH, *chapters.PORTUGUESE]
 TWINS: list[tuple[Path, Path]] = list(zip(chapters.ENGLISH, chapters.PORTUGUESE, strict=True))

@@ -5,13 +5,13 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 import yaml
+from tests.conftest import load_tool
 from tests.docs.conftest import HOWTO, PAGES, ROOT, blocks, commands, examples
 
 import unmask
@@ -198,11 +198,7 @@ def test_the_figures_of_readme_are_those_of_the_results() -> None:
 
 
 def test_reference_pages_are_current() -> None:
-    spec = spec_from_file_location("reference", ROOT / "tools/reference.py")
-    assert spec
-    assert spec.loader
-    reference = module_from_spec(spec)
-    spec.loader.exec_module(reference)
+    reference = load_tool("reference")
     for name, text in (("api.md", reference.api()), ("commands.md", reference.commands())):
         written = (ROOT / "docs" / name).read_text("utf-8")
         assert written == text, f"docs/{name} is out of date: python tools/reference.py writes it anew"

@@ -4,10 +4,10 @@ import json
 import lzma
 import sys
 import tarfile
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
+from tests.conftest import load_tool
 
 import unmask
 from unmask.config import TextConfig
@@ -16,11 +16,7 @@ from unmask.evaluation import evaluate
 from unmask.text import find_sources, read_documents
 
 ROOT = Path(__file__).resolve().parents[2]
-spec = spec_from_file_location("models", ROOT / "tools/models.py")
-assert spec
-assert spec.loader
-models = module_from_spec(spec)
-spec.loader.exec_module(models)
+models = load_tool("models")
 
 TABLE = """
 [models.toy]
