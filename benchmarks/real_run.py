@@ -21,6 +21,13 @@ def unmask(*words: str) -> None:
     subprocess.run([sys.executable, "-W", "ignore", "-m", "unmask", *words], check=True)
 
 
+def research_text(folder: Path) -> list[str]:
+    """Ten million words, as `unmask pretrain` takes them."""
+    names = sorted(path.name.removesuffix(".txt.xz") for path in (data_root() / "text/en-research").iterdir())
+    texts = unpack([f"en-research/{name}" for name in names], folder)
+    return [word for path in texts for word in ("--text", str(path))]
+
+
 def draw(train: Sequence[dict], valid: Sequence[dict]) -> list[Chart]:
     """Loss, accuracy and speed."""
     every = max(1, len(train) // 200)
@@ -42,16 +49,15 @@ def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=480, help="time to train for")
     parser.add_argument("--recipe", default="modern-small")
+    parser.add_argument("--data", type=Path, help="shards of the same text, made before")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe")
     options = parser.parse_args()
     need_gpu()
     scratch = options.scratch / "real-run"
-    names = sorted(path.name.removesuffix(".txt.xz") for path in (data_root() / "text/en-research").iterdir())
-    texts = unpack([f"en-research/{name}" for name in names], scratch / "text")
     run = scratch / "run"
-    changes = [f"train.seconds={options.seconds}", *options.set]
+    sources = ["--data", str(options.data)] if options.data else research_text(scratch / "text")
+    changes = ["train.epochs=", f"train.seconds={options.seconds}", *options.set]
     settings = [word for change in changes for word in ("--set", change)]
-    sources = [word for path in texts for word in ("--text", str(path))]
     unmask("pretrain", options.recipe, *sources, "-o", str(run), "--resume", *settings)
     unmask("evaluate", "blimp", "--model", str(run / "model"), "-o", str(scratch / "scores"))
     records = list(read_metrics(run))

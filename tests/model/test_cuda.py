@@ -100,6 +100,7 @@ def test_a_model_in_half_precision_stays_near_float64(name: str, causal: bool) -
     assert torch.nn.functional.cosine_similarity(exact, half.double(), dim=-1).min() > 0.995
 
 
+@pytest.mark.filterwarnings("ignore")  # of torch's compiler
 @pytest.mark.parametrize("name", ["bert-base", "modernbert-base"])
 def test_the_fast_path_compiles_whole(name: str) -> None:
     """No data-dependent Python on the varlen path: one graph, equal results, and gradients."""

@@ -24,6 +24,7 @@ from unmask.data.shards import WORD_START
 from unmask.errors import ConfigError, UserError
 
 LONGEST_PAGE = 256  # tokens: what a page costs grows with their square
+LONGEST_ASKED = 512  # the same where whoever asks for pages has more to gain: a step in one launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +90,20 @@ class Batches:
     """
 
     def __init__(
-        self, documents: Documents, config: BatchConfig, seed: int = 0, rank: int = 0, ranks: int = 1
+        self,
+        documents: Documents,
+        config: BatchConfig,
+        seed: int = 0,
+        rank: int = 0,
+        ranks: int = 1,
+        pages: bool = False,
     ) -> None:
         if not 0 <= rank < ranks:
             raise ConfigError(f"there is no rank {rank} of {ranks}: ranks are counted from 0")
         self._documents, self._config, self._seed = documents, config, seed
         self._rank, self._ranks = rank, ranks
         self._plan = Plan(documents, config, seed)
-        self._builder = Builder(documents, config, seed)
+        self._builder = Builder(documents, config, seed, pages)
 
     @property
     def fill_rate(self) -> float:
@@ -205,10 +212,12 @@ class _Once:
 class Builder(Dataset[Batch | UserError]):
     """Builds a batch from a request; all that a worker needs."""
 
-    def __init__(self, documents: Documents, config: BatchConfig, seed: int) -> None:
+    def __init__(self, documents: Documents, config: BatchConfig, seed: int, pages: bool) -> None:
         self._documents, self._seed = documents, seed
         # Kernels for sequences of any length take 128 queries at a time: sentences share pages instead.
-        self._page = config.length if config.sentences and config.length <= LONGEST_PAGE else None
+        pages = pages and config.pairs == "none"
+        longest = LONGEST_ASKED if pages else LONGEST_PAGE if config.sentences else 0
+        self._page = config.length if config.length <= longest else None
         self._masker = Masker(config.mask, documents.vocab_size, documents.special)
         self._reserved = np.zeros(documents.vocab_size, np.bool_)
         self._reserved[list(documents.special.all)] = True

@@ -25,9 +25,17 @@ class StepInput:
 
 
 def feed(
-    corpus: Documents, schedule: Schedule, start: int, position: Position, pin: bool = False
+    corpus: Documents,
+    schedule: Schedule,
+    start: int,
+    position: Position,
+    pin: bool = False,
+    pages: bool = False,
 ) -> Generator[StepInput, None, None]:
-    """The inputs of every step from `start` on; `position` is the one after the step before."""
+    """The inputs of every step from `start` on; `position` is the one after the step before.
+
+    `pages`: on pages wherever they can be, not only where that saves work, so that shapes stay the same.
+    """
     ahead = [stage for stage in schedule.stages() if stage.stop > start]
     for stage in ahead:  # told now, not when the stage begins: days may lie between
         units = _units(schedule, stage, max(stage.start, start))
@@ -39,7 +47,7 @@ def feed(
     for stage in ahead:
         if start == stage.start > 0:  # units of another length are other units: take a fresh epoch
             position = Position(epoch=position.epoch + 1)
-        for inputs in _stage_inputs(corpus, schedule, stage, start, position, pin):
+        for inputs in _stage_inputs(corpus, schedule, stage, start, position, pin, pages):
             position = inputs.position
             yield inputs
         start = stage.stop
@@ -51,11 +59,17 @@ def _units(schedule: Schedule, stage: Stage, step: int) -> int:
 
 
 def _stage_inputs(
-    corpus: Documents, schedule: Schedule, stage: Stage, start: int, position: Position, pin: bool
+    corpus: Documents,
+    schedule: Schedule,
+    stage: Stage,
+    start: int,
+    position: Position,
+    pin: bool,
+    pages: bool,
 ) -> Iterator[StepInput]:
     recipe, ranks = schedule.recipe, parallel.ranks()
     config = recipe.batch.model_copy(update={"length": stage.length})
-    batches = Batches(corpus, config, recipe.seed, parallel.rank(), ranks)
+    batches = Batches(corpus, config, recipe.seed, parallel.rank(), ranks, pages)
     steps = range(start, stage.stop)
 
     def sizes(step: int) -> list[int]:

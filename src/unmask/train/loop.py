@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +16,7 @@ from unmask.files import digest
 from unmask.model.network import Model
 from unmask.train import parallel
 from unmask.train.feed import StepInput
+from unmask.train.graphs import Graphs, fits
 from unmask.train.machine import Machine
 from unmask.train.objectives import Losses, Objectives, Outcome
 from unmask.train.optim import Optimiser, clip
@@ -74,7 +75,9 @@ class Trainer:
     def __init__(self, model: Model, schedule: Schedule, objectives: Losses, machine: Machine) -> None:
         self.model, self.schedule, self.machine = model, schedule, machine
         self.objectives = objectives
-        self.optimiser = Optimiser(model, schedule.recipe.train)
+        recorded = isinstance(objectives, Objectives) and machine.graphs(model.config, schedule.recipe.train)
+        self.graphs = Graphs(model, self._passes) if recorded else None
+        self.optimiser = Optimiser(model, schedule.recipe.train, recorded)
         self.counters = Counters()
         self.average: dict[str, Tensor] = {}
         self._gradients = parallel.GradientSum(model)
@@ -95,7 +98,7 @@ class Trainer:
             finite = math.isfinite(loss) and math.isfinite(measured.grad_norm)
             share = self.schedule.lr_share(each.step)
             if finite:
-                self.optimiser.step(share)
+                self.optimiser.step(share, self.graphs is not None and self.graphs.in_place)
             self._count(each, measured.tokens, finite, time.perf_counter() - began)
             yield StepRecord(
                 step=self.counters.step,
@@ -126,19 +129,28 @@ class Trainer:
         tally.agree()
         for number, batch in enumerate(each.batches):
             torch.manual_seed(seed_of(self.schedule.recipe.seed, each.step, number, parallel.rank()))
-            batch = batch.to(self.machine.device, non_blocking=True)
-            with self.machine.autocast():
-                outcomes = self.model(self.objectives, batch)
-            loss = sum(
-                outcome.losses.sum() * (self.objectives.weight(part) / max(tally.counts[part], 1))
-                for part, outcome in outcomes.items()
-            )
-            assert isinstance(loss, Tensor)
+            scales = {
+                part: self.objectives.weight(part) / max(tally.counts[part], 1)
+                for part in self.objectives.counts(batch)
+            }
             if number == len(each.batches) - 1:
                 self._gradients.begin()
-            loss.backward()  # type: ignore[no-untyped-call]
+            if self.graphs and len(each.batches) == 1 and fits(batch):
+                batch, outcomes = self.graphs(batch, scales)
+            else:
+                batch = batch.to(self.machine.device, non_blocking=True)
+                outcomes = self._passes(batch, scales)
             tally.add(outcomes, batch)
         return tally
+
+    def _passes(self, batch: Batch, scales: Mapping[str, float | Tensor]) -> dict[str, Outcome]:
+        """Forward and backward."""
+        with self.machine.autocast():
+            outcomes = self.model(self.objectives, batch)
+        loss = sum(outcome.losses.sum() * scales[part] for part, outcome in outcomes.items())
+        assert isinstance(loss, Tensor)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return {part: Outcome(outcome.losses.detach(), outcome.correct) for part, outcome in outcomes.items()}
 
     def _count(self, each: StepInput, tokens: int, finite: bool, seconds: float) -> None:
         counters = self.counters

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from unmask.config import TrainConfig
+from unmask.config import ModelConfig, TrainConfig
 from unmask.model.network import Model
 from unmask.train import parallel
 
@@ -35,6 +35,12 @@ class Machine:
     def compiles(self, config: TrainConfig) -> bool:
         """Whether a run compiles its blocks and its loss."""
         return self.device.type == "cuda" if config.compile == "auto" else config.compile
+
+    def graphs(self, model: ModelConfig, config: TrainConfig) -> bool:
+        """Whether steps may be recorded and played again: nothing random in them, no other process."""
+        random = model.dropout or model.attention_dropout or config.checkpoint_activations  # it keeps states
+        alone = not torch.distributed.is_initialized()
+        return self.device.type == "cuda" and self.compiles(config) and not random and alone
 
     def fit(self, model: Model, config: TrainConfig) -> None:
         """Move a model here and make its blocks as fast, or as small, as the recipe asks."""

@@ -34,8 +34,8 @@ class Muon(torch.optim.Muon):
                     alike[matrix.shape].append((matrix, change))
             for (rows, columns), pairs in alike.items():
                 updates = orthogonal(torch.stack([update for _, update in pairs]), group).to(ahead[0].dtype)
-                rate = group["lr"] * max(1.0, rows / columns) ** 0.5
-                torch._foreach_add_([matrix for matrix, _ in pairs], list(updates.unbind()), alpha=-rate)
+                updates *= group["lr"] * max(1.0, rows / columns) ** 0.5
+                torch._foreach_sub_([matrix for matrix, _ in pairs], list(updates.unbind()))
 
 
 def orthogonal(matrices: Tensor, group: Mapping[str, Any]) -> Tensor:

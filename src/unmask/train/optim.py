@@ -1,7 +1,8 @@
 """Which optimiser updates which weight, and with how much decay."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,7 @@ from torch.optim import AdamW, Optimizer
 from unmask.config import TrainConfig
 from unmask.model.encoder import Attention, FeedForward
 from unmask.train import parallel
+from unmask.train.graphs import Played
 from unmask.train.muon import Muon
 
 _MOMENTUM = 0.95
@@ -17,9 +19,12 @@ _BLOCK = re.compile(r"encoder\.blocks\.(\d+)\.")
 
 
 class Optimiser:
-    """One optimiser, or Muon and AdamW side by side, whose state has names."""
+    """One optimiser, or Muon and AdamW side by side, whose state has names.
 
-    def __init__(self, model: nn.Module, config: TrainConfig) -> None:
+    With `recorded` updates may be played from a CUDA graph: learning rates are then on the device.
+    """
+
+    def __init__(self, model: nn.Module, config: TrainConfig, recorded: bool = False) -> None:
         self._names = {id(parameter): name for name, parameter in model.named_parameters()}
         groups = split(model, config)
         self._parts: list[Optimizer] = []
@@ -31,22 +36,43 @@ class Optimiser:
             if (chosen := [each for each in groups[key] if shares[id(each)] == share])
         ]
         if plain:
-            self._parts.append(AdamW(plain, betas=config.betas, eps=config.eps, fused=True))
+            same = {"betas": config.betas, "eps": config.eps, "capturable": recorded}
+            self._parts.append(AdamW(plain, fused=True, **same))  # type: ignore[arg-type]
         if groups["muon"]:
             rate, parts = config.muon_lr, fused(model)
-            same = {"lr": rate, "base": rate, "weight_decay": config.weight_decay}
+            alike = {"lr": rate, "base": rate, "weight_decay": config.weight_decay}
             muon = [
-                {"params": chosen, "parts": count, **same}
+                {"params": chosen, "parts": count, **alike}
                 for count in (1, 2, 3)
                 if (chosen := [each for each in groups["muon"] if parts.get(id(each), 1) == count])
             ]
             self._parts.append(Muon(muon, momentum=_MOMENTUM))
+        if recorded:
+            for group in self._groups():
+                group["lr"] = torch.tensor(group["base"], device=group["params"][0].device)
+        self._played = Played(self._update)
 
-    def step(self, lr_share: float) -> None:
-        """Update every weight at this share of its highest learning rate."""
+    def _groups(self) -> Iterator[dict[str, Any]]:
+        return (group for part in self._parts for group in part.param_groups)
+
+    def step(self, lr_share: float, in_place: bool = False) -> None:
+        """Update every weight at this share of its highest learning rate.
+
+        `in_place`: the gradients lie where they did the last time, so that the update can be recorded.
+        """
+        for group in self._groups():
+            rate = group["base"] * lr_share
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+        if in_place:
+            self._played()
+        else:
+            self._update()
+
+    def _update(self) -> None:
         for part in self._parts:
-            for group in part.param_groups:
-                group["lr"] = group["base"] * lr_share
             part.step()
 
     def clear(self) -> None:
@@ -65,6 +91,7 @@ class Optimiser:
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Remember what `state` gave."""
+        self._played = Played(self._update)  # what is remembered lies elsewhere now
         remembered: dict[str, dict[str, Tensor]] = {}
         for name, value in state.items():
             weight, _, key = name.rpartition("/")

@@ -208,7 +208,8 @@ class Pretraining:
         board = Board(self._run / "tensorboard", counters.step) if tensorboard and first else None
         metrics = Metrics(self._run, counters.step, board) if first else None
         pin = self._machine.device.type == "cuda"
-        inputs = feed(self._material.corpus, self.trainer.schedule, begin, counters.position, pin)
+        pages = self.trainer.graphs is not None
+        inputs = feed(self._material.corpus, self.trainer.schedule, begin, counters.position, pin, pages)
         with (
             polite_signals() as wish,
             closing(inputs),
