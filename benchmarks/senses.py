@@ -1,7 +1,8 @@
 """Senses found in real text, scored against labels given by hand (`senses/*.tsv`).
 
 A row is a source, the character at which the word begins in it, and its sense there; the sentences are found
-again in the data. Uses that fit none of a word's senses (verbs, names) were left out when labelling.
+again in the data. Uses that fit none of a word's senses (verbs, names) were left out when labelling. Without
+--model, mini-pt is asked about the Portuguese word, mini-en about the English ones, MiniLM about all.
 """
 
 import csv
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from unmask.analyse.uses import Use
 
 LABELS = ROOT / "benchmarks" / "senses"
+PORTUGUESE = "banco"
 HEAD = [
     "model", "word", "layer", "senses", "uses", "found", "ARI", "V", "purity", "ARI, number given", "names",
     "nearest sense", "commonest sense",
@@ -57,12 +59,13 @@ def read_labels(word: str) -> tuple[list, list[str]]:
     return uses, [row["sense"] for row in rows]
 
 
-def nearest_sense(model, uses: list, labels: list[str], word: str, layer: int | str) -> float:
+def nearest_sense(model, word: str, layer: int | str) -> float:
     """Share of the uses whose sense is that of the nearest labelled centre, made without the use itself."""
     from unmask.analyse.intrinsic import unit
     from unmask.analyse.senses import as_word
     from unmask.analyse.uses import embed_uses
 
+    uses, labels = read_labels(word)
     vectors = unit(embed_uses(model, [as_word(use, word) for use in uses], layer))
     senses, right = np.array(labels), 0
     for number, vector in enumerate(vectors):
@@ -72,7 +75,7 @@ def nearest_sense(model, uses: list, labels: list[str], word: str, layer: int | 
     return right / len(labels)
 
 
-def label_map(found, labels: list[str]):
+def label_map(title: str, found, labels: list[str]):
     """The uses of a word, in the colour of the sense that was given by hand."""
     from unmask.charts import scatter
 
@@ -81,7 +84,7 @@ def label_map(found, labels: list[str]):
         label: [(use.x, use.y, f"{label}, found as {use.sense + 1}") for use, mine in spots if mine == label]
         for label in sorted(set(labels))
     }
-    return scatter(found.word, "colour: sense by hand; place: vectors", groups)
+    return scatter(title, "colour: sense by hand; place: vectors", groups)
 
 
 def score(model, name: str, word: str, layer: int | str) -> tuple:
@@ -96,16 +99,25 @@ def score(model, name: str, word: str, layer: int | str) -> tuple:
     row = (
         name, word, layer, len(set(labels)), len(uses), len(free.senses), f"{scores.ari:.2f}",
         f"{scores.v_measure:.2f}", f"{scores.purity:.2f}", f"{score_senses(given, labels).ari:.2f}", names,
-        f"{nearest_sense(model, uses, labels, word, layer):.2f}",
+        f"{nearest_sense(model, word, layer):.2f}",
         f"{Counter(labels).most_common(1)[0][1] / len(labels):.2f}",
     )  # fmt: skip
-    return row, label_map(free, labels)
+    return row, label_map(f"{word}, {name}", free, labels)
 
 
-def find_models(given: list[Path]) -> dict[str, Path]:
+def by_layer(model, name: str, word: str) -> tuple:
+    """A row of the second table."""
+    layers = range(1, model.config.layers + 1)
+    return name, word, *(f"{nearest_sense(model, word, layer):.2f}" for layer in layers)
+
+
+def find_models(given: list[Path], words: list[str]) -> dict[str, tuple[Path, list[str]]]:
+    """Names, folders, and the words that each is asked about."""
     if given:
-        return {folder.name: folder for folder in given}
-    return {"all-MiniLM-L6-v2": minilm()}
+        return {folder.name: (folder, words) for folder in given}
+    own = {"pt": [w for w in words if w == PORTUGUESE], "en": [w for w in words if w != PORTUGUESE]}
+    ours = {f"mini-{language}": (Path(f"mini-{language}"), mine) for language, mine in own.items() if mine}
+    return ours | {"all-MiniLM-L6-v2": (minilm(), words)}
 
 
 def main() -> None:
@@ -116,13 +128,14 @@ def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--model", type=Path, action="append", default=[])
     parser.add_argument("--word", choices=words, action="append", help="by default every one")
-    parser.add_argument("--layer", action="append", help="-1 (the default), last4, 5 …; as often as wanted")
+    parser.add_argument("--layer", action="append", help="-1, last4 (the default: both), 5 …")
     options = parser.parse_args()
-    layers = [int(layer) if layer != "last4" else layer for layer in options.layer or ["-1"]]
-    found = []
-    for name, folder in find_models(options.model).items():
+    layers = [int(layer) if layer != "last4" else layer for layer in options.layer or ["-1", "last4"]]
+    found, deep = [], []
+    for name, (folder, mine) in find_models(options.model, options.word or words).items():
         model = load(folder, "cpu")
-        found += [score(model, name, word, layer) for word in options.word or words for layer in layers]
+        found += [score(model, name, word, layer) for word in mine for layer in layers]
+        deep += [by_layer(model, name, word) for word in mine]
     body = (
         "`found`: the number of senses chosen by silhouette, whose scores follow; then with as many as there"
         " are labels, and what names them. `nearest sense`: the share of uses whose sense is that of the"
@@ -130,10 +143,17 @@ def main() -> None:
         " that one.\n\n"
     )
     body += table(HEAD, [row for row, _ in found])
-    body += "\n\n![Maps of the first model](senses.svg)"
+    most = max(map(len, deep)) - 2
+    body += "\n\nNearest sense by layer:\n\n"
+    body += table(
+        ["model", "word", *map(str, range(1, most + 1))],
+        [row + ("",) * (most + 2 - len(row)) for row in deep],
+    )
+    body += "\n\n![Maps of the first layer asked for](senses.svg)"
     write_result("senses", "Senses against labels by hand", body, ["torch", "scikit-learn"])
-    maps = [drawn for _, drawn in found[: len(options.word or words) * len(layers)]]
-    (RESULTS / "senses.svg").write_text(side_by_side(maps), "utf-8")
+    (RESULTS / "senses.svg").write_text(
+        side_by_side([drawn for _, drawn in found[:: len(layers)]], 4), "utf-8"
+    )
 
 
 if __name__ == "__main__":

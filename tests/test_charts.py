@@ -62,6 +62,10 @@ def test_several_charts_are_one_file() -> None:
     assert [float(chart.attrib["x"]) for chart in inner] == [0, wide / 2]
     assert float(inner[1].attrib["height"]) == tall > float(inner[0].attrib["height"])
     assert {"Low", "High"} <= set(texts(side_by_side([low, high])))
+    stacked = parsed(side_by_side([low, high, low], 2))
+    assert [float(n) for n in stacked.attrib["viewBox"].split()] == [0, 0, wide, 2 * tall]
+    places = [(float(c.attrib["x"]), float(c.attrib["y"])) for c in stacked.findall(f"{SVG}svg")]
+    assert places == [(0, 0), (wide / 2, 0), (0, tall)]
 
 
 def test_layers_are_whole_numbers() -> None:

@@ -53,6 +53,7 @@ def test_wheel_in_a_clean_environment(tmp_path: Path) -> None:
     assert where.startswith(str(tmp_path / "env"))
     recipes = run(python, "-c", "from unmask.config import recipe_names; print(recipe_names())", cwd=tmp_path)
     assert "tiny-docs" in recipes
+    assert bundled_names() == ["mini-en", "mini-pt"]
     for name in bundled_names():
         filled = run(command, "fill", "--model", name, "A [MASK] subiu devagar.", "--top", "1", cwd=tmp_path)
         assert "subiu devagar." in filled

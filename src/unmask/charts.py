@@ -382,11 +382,18 @@ def _cut(label: str, letters: int = _LABEL) -> str:
     return label if len(label) <= letters else f"{label[: letters - 1]}…"
 
 
-def side_by_side(charts: Sequence[Chart]) -> str:
-    """Several charts as one SVG file."""
+def side_by_side(charts: Sequence[Chart], columns: int | None = None) -> str:
+    """Several charts as one SVG file, in rows of so many, or in one."""
+    columns = min(columns or len(charts), len(charts))
+    tall = max(chart.height for chart in charts)
     placed = [
-        chart.svg.replace("<svg ", f'<svg x="{number * WIDTH}" width="{WIDTH}" height="{chart.height:g}" ', 1)
+        chart.svg.replace(
+            "<svg ",
+            f'<svg x="{number % columns * WIDTH}" y="{number // columns * tall:g}" width="{WIDTH}" '
+            f'height="{chart.height:g}" ',
+            1,
+        )
         for number, chart in enumerate(charts)
     ]
-    box = f"0 0 {len(charts) * WIDTH} {max(chart.height for chart in charts):g}"
+    box = f"0 0 {columns * WIDTH} {-(-len(charts) // columns) * tall:g}"
     return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}">', *placed, "</svg>"])

@@ -22,12 +22,14 @@ h1 { font-size: 1.6rem; line-height: 1.2 } h2 { font-size: 1.2rem; margin-top: 2
 figure { margin: 0; max-width: 32rem } .chart { width: 100%; height: auto; display: block }
 .scroll { overflow-x: auto } table { border-collapse: collapse; margin: 1rem 0 }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--edge); text-align: left; vertical-align: top }
-td.prose { min-width: 9rem } th, td.marked { white-space: nowrap }
+td.prose { min-width: 9rem; white-space: pre-line } td.long { min-width: 18rem }
+th, td.marked { white-space: nowrap }
 td.right { background: var(--right); font-weight: 600 }
 td.number { text-align: right; font-variant-numeric: tabular-nums }
 pre { overflow-x: auto; font-size: .85rem }
 """
 _PROSE = 20  # a text of more letters than these may take several lines, but not one for each word
+_LONG = 120  # … and of more than these, not a screen of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,8 @@ def _render_table(table: Table) -> str:
 
 def _cell(value: Cell) -> str:
     if isinstance(value, str):
-        kind = ' class="prose"' if len(value) > _PROSE else ""
+        long = " long" if len(value) > _LONG else ""
+        kind = f' class="prose{long}"' if len(value) > _PROSE else ""
         return f"<td{kind}>{html.escape(value)}</td>"
     if isinstance(value, Marked):
         kind, tick = ("marked right", "✓ ") if value.right else ("marked", "")

@@ -9,8 +9,8 @@ import torch
 from tests.conftest import Heard
 from typer.testing import CliRunner
 
-from unmask.analyse.senses import Senses, disambiguate, find_senses, score_senses
-from unmask.analyse.senses_page import sense_map, write_senses
+from unmask.analyse.senses import Guess, Senses, disambiguate, find_senses, score_senses
+from unmask.analyse.senses_page import sense_map, shown, write_senses
 from unmask.analyse.uses import Use, find_uses, forms_of
 from unmask.checkpoint import save_model
 from unmask.cli import app
@@ -193,6 +193,25 @@ def test_page_and_json(found: Senses, lm: MaskedLM, tmp_path: Path) -> None:
     assert "72 uses (banco 48, bancos 24), 2 senses (silhouette" in page
     assert "um velho subiu ao [banco] de pedra" in page
     assert "<script" not in page
+    assert "<h2>" not in page  # one word: the title names it
+
+
+def test_a_use_is_shown_in_whole_words() -> None:
+    text = f"{'antes ' * 20}do banco, {'depois ' * 20}"
+    (use,) = find_uses([text], ("banco",))
+    line = shown(Guess(text, use.start, use.end, 0, 0.0))
+    assert line.startswith("…antes antes ")
+    assert " do [banco], depois " in line
+    assert line.endswith(" depois…")
+    assert len(line) <= 2 * 70 + len("[banco]……")
+    unspaced = Guess("あ" * 100 + "銀行" + "い" * 100, 100, 102, 0, 0.0)
+    assert shown(unspaced) == "…" + "あ" * 70 + "[銀行]" + "い" * 70 + "…"
+
+
+def test_no_form_of_the_word_names_a_sense(lm: MaskedLM, labelled: tuple[list[Use], list[str]]) -> None:
+    uses = [*labelled[0], *find_uses(["o gato dormiu no muro do jardim"] * 2, ("muro",))]
+    (one,) = find_senses(lm, uses, "banco", count=1).senses
+    assert not {"banco", "bancos", "muro"} & set(one.name)
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -153,19 +154,22 @@ def test_a_window_costs_no_square() -> None:
     assert max(made.sizes) < 8 * length * window < length * length
 
 
-def test_the_gradient_of_a_sequence_is_no_larger_than_the_sequence() -> None:
+@pytest.mark.parametrize("engine", ["sdpa", "eager"])
+def test_the_gradient_of_a_sequence_is_no_larger_than_the_sequence(engine: Engine) -> None:
     lengths = list(range(1, 31))
-    qkv = random_qkv(lengths)
+    qkv = random_qkv(lengths, width=64)
     with Watch() as made:
-        attention(*qkv, layout_of(lengths), engine="sdpa").sum().backward()
+        attention(*qkv, layout_of(lengths), engine=engine).sum().backward()
     assert sum(size >= qkv[0].numel() for size in made.sizes) < len(lengths)
 
 
 def test_an_empty_sequence_is_no_trouble() -> None:
     q, k, v = torch.randn(3, 5, 2, 4)
-    both = attention(q, k, v, layout_of([2, 0, 3]))
-    torch.testing.assert_close(both, attention(q, k, v, layout_of([2, 3])))
-    assert attention(q[:0], k[:0], v[:0], layout_of([0])).shape == (0, 2, 4)
+    engines: tuple[Engine, ...] = ("sdpa", "eager")
+    for engine in engines:
+        both = attention(q, k, v, layout_of([2, 0, 3]), engine=engine)
+        torch.testing.assert_close(both, attention(q, k, v, layout_of([2, 3]), engine=engine))
+        assert attention(q[:0], k[:0], v[:0], layout_of([0]), engine=engine).shape == (0, 2, 4)
 
 
 def test_equal_neighbours_are_computed_together() -> None:
@@ -177,6 +181,8 @@ def test_the_engine_on_a_cpu() -> None:
     assert choose_engine(q, layout_of([3])) == "sdpa"
     grid = Layout(torch.tensor([0, 3]).int(), 3, mask=torch.ones(1, 3, dtype=torch.bool))
     assert choose_engine(q, grid) == "eager"
+    assert choose_engine(q, layout_of([3]), dropout=0.1) == "eager"
+    assert choose_engine(q, layout_of([3]), window=1, dropout=0.1) == "sdpa"  # else its cost were a square
 
 
 def test_dropout_removes_weights() -> None:

@@ -96,6 +96,7 @@ def test_half_the_size_is_computed_in_float32(names: Path, tmp_path: Path) -> No
 
 
 def test_what_the_package_holds_can_be_opened() -> None:
+    assert bundled_names() == ["mini-en", "mini-pt"]
     for name in bundled_names():
         folder = find_folder(name)
         lm = unmask.load(name, "cpu")
@@ -105,6 +106,18 @@ def test_what_the_package_holds_can_be_opened() -> None:
         assert sum(parameter.numel() for parameter in lm.model.parameters()) <= 8_000_000  # type: ignore[attr-defined]
         assert len((folder / "README.md").read_text("utf-8")) > 1000
         assert len(lm.fill(TEXT, top=3)) == 3
+
+
+def test_they_know_their_language() -> None:
+    for name, text, words in (
+        ("mini-en", "She opened the [MASK] and went in.", {"door", "gate"}),
+        ("mini-pt", "Ela abriu a [MASK] e entrou em casa.", {"porta", "janela"}),
+    ):
+        lm = unmask.load(name, "cpu")
+        assert isinstance(lm, MaskedLM)
+        assert {fill.text for fill in lm.fill(text, top=2)} == {
+            text.replace("[MASK]", word) for word in words
+        }
 
 
 def test_tasks_and_scores_by_name(names: Path) -> None:

@@ -104,7 +104,8 @@ def find_senses(
     order = [_from_centre(points, found, number) for number in range(len(found.centres))]
     names: list[tuple[str, ...]] = [() for _ in order]
     if reason is None:
-        names = typical_substitutes(model, [[plain[n] for n in numbers] for numbers in order], progress)
+        own = {use.form.lower() for use in (*uses, *plain)}
+        names = typical_substitutes(model, [[plain[n] for n in numbers] for numbers in order], own, progress)
     senses = [
         Sense(name, len(numbers), _examples(numbers, uses))
         for name, numbers in zip(names, order, strict=True)

@@ -43,13 +43,9 @@ def write_senses(folder: Path, found: Sequence[Senses], guesses: Guesses) -> Non
     write_json(folder / "senses.json", all_plain(found, guesses))
     parts: list[Part] = []
     for senses in found:
-        parts += [
-            Heading(senses.word),
-            summary(senses),
-            *senses.notes,
-            sense_map(senses),
-            sense_table(senses),
-        ]
+        if len(found) > 1:
+            parts.append(Heading(senses.word))
+        parts += [summary(senses), *senses.notes, sense_map(senses), sense_table(senses)]
         if guessed := guesses.get(senses.word):
             rows = [[sense_name(senses, each.sense), shown(each), f"{each.margin:.2f}"] for each in guessed]
             parts += ["New texts:", Table(["sense", "text", "margin"], rows)]
@@ -86,7 +82,7 @@ def sense_table(senses: Senses) -> Table:
     rows: list[list[Cell]] = [
         [
             str(number + 1), sense.size, ", ".join(sense.name) or "–",
-            " · ".join(shown(senses.uses[example]) for example in sense.examples),
+            "\n".join(f"· {shown(senses.uses[example])}" for example in sense.examples),
         ]
         for number, sense in enumerate(senses.senses)
     ]  # fmt: skip
@@ -94,8 +90,12 @@ def sense_table(senses: Senses) -> Table:
 
 
 def shown(use: PlacedUse | Guess) -> str:
-    """The use with as much of its text as fits in a line."""
-    first, last = max(use.start - _AROUND, 0), min(use.end + _AROUND, len(use.text))
-    before = ("…" if first else "") + use.text[first : use.start]
-    after = use.text[use.end : last] + ("…" if last < len(use.text) else "")
+    """The use with as many words of its text as fit in a line."""
+    before, after = use.text[: use.start], use.text[use.end :]
+    if len(before) > _AROUND:
+        cut = before[-_AROUND:]
+        before = "…" + (cut.partition(" ")[2] or cut)
+    if len(after) > _AROUND:
+        cut = after[:_AROUND]
+        after = (cut.rpartition(" ")[0] or cut) + "…"
     return " ".join(f"{before}[{use.text[use.start : use.end]}]{after}".split())

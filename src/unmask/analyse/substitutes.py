@@ -3,7 +3,7 @@
 V vocabulary · K groups of uses
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,12 +32,16 @@ def no_substitutes(model: Predictor) -> str | None:
 
 
 def typical_substitutes(
-    model: Predictor, groups: Sequence[Sequence[Use]], progress: Progress = SILENT
+    model: Predictor,
+    groups: Sequence[Sequence[Use]],
+    own: Collection[str] = (),
+    progress: Progress = SILENT,
 ) -> list[tuple[str, ...]]:
     """For each group of uses the words that fit there and less so in the others, best first.
 
     A word's weight is its probability times the logarithm of how many times likelier it is here (its part of
-    the divergence between here and elsewhere); with one group, its probability.
+    the divergence between here and elsewhere); with one group, its probability. Those of `own`, in lower
+    case, are left out.
     """
     assert isinstance(model, MaskedLM)
     with progress.stage("substitutes", len(groups), "senses") as stage:
@@ -51,7 +55,6 @@ def typical_substitutes(
     if len(groups) > 1:
         elsewhere = (here.sum(0) - here) / (len(groups) - 1)
         weights = here * np.log((here + _TINY) / (elsewhere + _TINY))
-    own = {use.form.lower() for uses in groups for use in uses}
     return [_best(row, model.tokenizer, own) for row in weights]
 
 
@@ -76,7 +79,7 @@ def _openings(tokenizer: Tokenizer) -> NDArray[np.bool_]:
     return begins
 
 
-def _best(weights: Floats, tokenizer: Tokenizer, own: set[str]) -> tuple[str, ...]:
+def _best(weights: Floats, tokenizer: Tokenizer, own: Collection[str]) -> tuple[str, ...]:
     found: list[str] = []
     for entry in np.argsort(-weights)[:_LOOKED_AT]:
         word = tokenizer.decode([int(entry)]).strip().lower()

@@ -5,7 +5,6 @@ T tokens of all sequences · S sequences · B × L a padded grid · H heads · d
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -89,7 +88,7 @@ def attention(
 ) -> Tensor:
     """softmax(QKᵀ/√d)V within each sequence; q, k, v and the result are (T, H, d)."""
     if engine == "auto":
-        engine = choose_engine(q, layout)
+        engine = choose_engine(q, layout, window, dropout)
     if engine == "varlen":
         return _varlen(q, k, v, layout, window, dropout)
     if engine == "pages":
@@ -99,7 +98,7 @@ def attention(
     return eager_attention(q, k, v, layout, window, dropout)[0]
 
 
-def choose_engine(q: Tensor, layout: Layout) -> Engine:
+def choose_engine(q: Tensor, layout: Layout, window: int | None = None, dropout: float = 0.0) -> Engine:
     """The fastest engine that can do what is asked."""
     if layout.mask is not None:
         return "eager"
@@ -107,7 +106,8 @@ def choose_engine(q: Tensor, layout: Layout) -> Engine:
         return "pages"
     if q.is_cuda and q.dtype in (torch.float16, torch.bfloat16):
         return "varlen"
-    return "sdpa"
+    # No fused kernel of a CPU drops weights: what SDPA does instead is the formula in more steps and copies.
+    return "eager" if dropout and window is None and q.device.type == "cpu" else "sdpa"
 
 
 def _varlen(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None, dropout: float) -> Tensor:
@@ -180,6 +180,7 @@ def eager_attention(
     q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None = None, dropout: float = 0.0
 ) -> tuple[Tensor, list[Tensor]]:
     """The formula in plain operations, and its weights: (H, l, l) per sequence, (B, H, L, L) of a grid."""
+    q = q * q.shape[-1] ** -0.5
     if layout.mask is not None:
         count, length = layout.mask.shape
         seen = layout.mask[:, None, None]  # (B, 1, 1, L)
@@ -189,9 +190,10 @@ def eager_attention(
         out, weights = _softmax_attention(q, k, v, mask, dropout)
         return out.transpose(1, 2).flatten(0, 1), [weights]
     outputs, all_weights = [], []
-    for start, stop in pairwise(layout.cu_seqlens.tolist()):
-        a, b, c = (x[start:stop].transpose(0, 1) for x in (q, k, v))  # (H, l, d)
-        allowed = layout.visible(stop - start, window)
+    lengths = layout.cu_seqlens.diff().tolist()
+    for parts in zip(*(torch.split(x, lengths) for x in (q, k, v)), strict=True):
+        a, b, c = (x.transpose(0, 1) for x in parts)  # (H, l, d)
+        allowed = layout.visible(a.shape[1], window)
         out, weights = _softmax_attention(a, b, c, allowed, dropout)
         outputs.append(out.transpose(0, 1))
         all_weights.append(weights)
@@ -201,9 +203,10 @@ def eager_attention(
 def _softmax_attention(
     q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, dropout: float
 ) -> tuple[Tensor, Tensor]:
-    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+    product = torch.bmm if q.ndim == 3 else torch.matmul  # matmul reshapes before and after
+    scores = product(q, k.transpose(-1, -2))
     if allowed is not None:
         # The lowest number and not −∞: a padded query may see nothing at all.
         scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
     weights = scores.softmax(-1)
-    return F.dropout(weights, dropout, dropout > 0) @ v, weights
+    return product(F.dropout(weights, dropout, dropout > 0), v), weights
