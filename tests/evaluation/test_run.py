@@ -167,7 +167,7 @@ def test_a_sample_is_the_same_and_says_so(model: Path, pair_suite: Path, tmp_pat
     evaluate(str(pair_suite), model, tmp_path / "more", sample=3, card=False)
     assert {item["id"] for item in kept} < {item["id"] for item in read_items(tmp_path / "more", "mine")}
     assert few.details["sample"] == 2
-    note = "mine: a sample of at most 2 items (--sample), not the whole suite"
+    note = "mine: of each part at most 2 items (--sample)"
     assert note in (tmp_path / "few" / "report.html").read_text("utf-8")
     assert "mine" not in (model / "README.md").read_text("utf-8")  # scores of the whole would be lost
     with pytest.raises(InputError, match="not measured on the same items"):

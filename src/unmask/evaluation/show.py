@@ -37,7 +37,7 @@ def notes(found: Sequence[Result]) -> list[str]:
 
 def _notes(details: Mapping[str, Any]) -> Iterator[str]:
     if many := details.get(SAMPLE):
-        yield f"a sample of at most {count(many, 'item')} (--sample), not the whole suite"
+        yield f"of each part at most {count(many, 'item')} (--sample)"
     if (share := details.get(UNKNOWN_SHARE, 0)) > _MANY_UNKNOWN:  # easy to guess, and many bytes each
         yield f"{share:.1%} of the tokens are unknown to the vocabulary, which flatters these scores"
     if HEAD in details and "learned from" not in details:

@@ -127,6 +127,8 @@ class Trainer:
         for batch in each.batches:
             tally.expect(batch, self.objectives)
         tally.agree()
+        # A growing batch has a new shape every few steps: recording each would cost more than it gives.
+        grown = self.schedule.batch_tokens(each.step) == self.schedule.recipe.train.batch_tokens
         for number, batch in enumerate(each.batches):
             torch.manual_seed(seed_of(self.schedule.recipe.seed, each.step, number, parallel.rank()))
             scales = {
@@ -135,7 +137,7 @@ class Trainer:
             }
             if number == len(each.batches) - 1:
                 self._gradients.begin()
-            if self.graphs and len(each.batches) == 1 and fits(batch):
+            if self.graphs and grown and len(each.batches) == 1 and fits(batch):
                 batch, outcomes = self.graphs(batch, scales)
             else:
                 batch = batch.to(self.machine.device, non_blocking=True)
