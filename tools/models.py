@@ -3,8 +3,8 @@
     python tools/models.py prepare mini-pt --scratch DIR --pack mini-pt.tar.xz
     python -m tarfile -e mini-pt.tar.xz DIR            # on a machine with a GPU, which needs only this file
     python tools/models.py train mini-pt --scratch DIR --steps 10000
-    unmask evaluate minimal-pairs-pt facts-pt DIR/parts/pt/held/*.txt --model DIR/mini-pt -o DIR/scores
-    python tools/models.py card mini-pt --scratch DIR --scores DIR/scores/*.json
+    unmask evaluate minimal-pairs-pt facts-pt bias-pt DIR/parts/pt/held/*.txt --model DIR/mini-pt -o scores
+    python tools/models.py card mini-pt --scratch DIR --scores scores/*.json
 
 The model is DIR/mini-pt: copy it to src/unmask/models. Everything else is in DIR/parts. The text is in
 $UNMASK_DATA, by default ../shared/data.

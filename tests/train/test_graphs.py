@@ -9,7 +9,7 @@ import torch
 from unmask.config import Recipe
 from unmask.data.plan import Position
 from unmask.train.feed import feed
-from unmask.train.graphs import fits, put, room_for
+from unmask.train.graphs import fits, put, room_for, shape_key
 from unmask.train.loop import Trainer
 from unmask.train.machine import Machine
 from unmask.train.material import Start, gather
@@ -27,6 +27,30 @@ def test_only_pages_are_recorded(small: Make, shards: Path, tmp_path: Path) -> N
         material = gather(small(change), tmp_path, Start(data=shards))
         step = next(feed(material.corpus, Schedule(material.recipe, 1), 0, Position()))
         assert fits(step.batches[0]) is expected
+
+
+def test_a_shape_is_its_pages_too(small: Make, shards: Path, tmp_path: Path) -> None:
+    """Stages of two lengths have as many tokens and, for a while, as many places for targets."""
+    stages = "train.stages=[{ share = 0.5, length = 24 }, { share = 0.5, length = 48 }]"
+    material = gather(small(stages, "train.micro_tokens=384"), tmp_path, Start(data=shards))
+    steps = list(feed(material.corpus, Schedule(material.recipe, 2), 0, Position(), pages=True))
+    first, second = (step.batches[0] for step in steps)
+    assert len(first.ids) == len(second.ids)
+    assert (first.page, second.page) == (24, 48)
+    assert shape_key(first) != shape_key(second)
+
+
+def test_what_is_recorded(small: Make) -> None:
+    machine = Machine(torch.device("cuda"), True)
+    recipe = small(*PAGES)
+    assert machine.graphs(recipe.model, recipe)
+    for change in (
+        "model.dropout=0.1", "model.attention_dropout=0.1", "train.checkpoint_activations=true",
+        "train.compile=false", "train.micro_tokens=192", "batch.mask.kind=span",
+    ):  # fmt: skip
+        other = small(*PAGES, change)
+        assert not machine.graphs(other.model, other), change
+    assert not Machine(torch.device("cpu"), False).graphs(recipe.model, recipe)
 
 
 def test_empty_targets_change_nothing(small: Make, shards: Path, tmp_path: Path) -> None:
@@ -53,17 +77,19 @@ def test_empty_targets_change_nothing(small: Make, shards: Path, tmp_path: Path)
 @pytest.mark.filterwarnings("ignore")  # of torch's compiler
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_played_step_is_an_ordinary_one(small: Make, shards: Path, tmp_path: Path) -> None:
-    recipe = small(*PAGES, "train.compile=true", "train.precision=fp32", "train.steps=12")
+    stages = "train.stages=[{ share = 0.5, length = 24 }, { share = 0.5, length = 48 }]"
+    changes = [stages, "train.compile=true", "train.precision=fp32", "train.steps=16", "train.optimiser=muon"]
+    recipe = small(*PAGES, *changes)
     losses, weights = [], []
     for graphs in (True, False):
         material = gather(recipe, tmp_path, Start(data=shards))
         machine, model = Machine.choose(recipe.train), material.model()
         machine.fit(model, recipe.train)
-        trainer = Trainer(model, Schedule(recipe, 12), Objectives(material.recipe, True), machine)
+        trainer = Trainer(model, Schedule(recipe, 16), Objectives(material.recipe, True), machine)
         assert trainer.graphs
         if not graphs:
             trainer.graphs = None
-        inputs = feed(material.corpus, trainer.schedule, 0, Position(), True)
+        inputs = feed(material.corpus, trainer.schedule, 0, Position(), True, True)
         losses.append([each.loss for each in trainer.run(inputs)])
         weights.append([parameter.detach() for parameter in model.parameters()])
     torch.testing.assert_close(losses[0], losses[1], rtol=1e-4, atol=1e-4)

@@ -25,21 +25,21 @@ _NO_KIND = 255
 class Played:
     """Work that always reads and writes the same memory: done a few times, then recorded, then played."""
 
-    def __init__(self, work: Callable[[], Any], memory: Any = None) -> None:
-        self._work, self._memory = work, memory
+    def __init__(self, memory: Any = None) -> None:
+        self._memory = memory
         self._done, self._result = 0, None
         self._graph: torch.cuda.CUDAGraph | None = None
 
-    def __call__(self) -> Any:
-        """Do it; what it gave before is overwritten."""
+    def __call__(self, work: Callable[[], Any]) -> Any:
+        """Do it, always the same; what it gave before is overwritten."""
         if self._done < _ORDINARY:
             self._done += 1
-            return self._work()
+            return work()
         if self._graph is None:
             self._graph = torch.cuda.CUDAGraph()
             # Other threads go on meanwhile: the one that pins batches would else spoil it.
             with torch.cuda.graph(self._graph, self._memory, capture_error_mode="thread_local"):
-                self._result = self._work()
+                self._result = work()
         self._graph.replay()
         return self._result
 
@@ -52,6 +52,11 @@ def fits(batch: Batch) -> bool:
 def places(batch: Batch) -> int:
     """Room for its targets: a whole number of times _TARGETS."""
     return -(-len(batch.target_ids) // _TARGETS) * _TARGETS
+
+
+def shape_key(batch: Batch) -> tuple[int, int | None, int, bool]:
+    """Batches with the same are computed by the same graph."""
+    return len(batch.ids), batch.page, places(batch), batch.causal
 
 
 def put(batch: Batch, there: Batch) -> None:
@@ -84,18 +89,17 @@ class _Shape:
 
     batch: Batch
     scales: dict[str, Tensor]
-    passes: Played
+    played: Played
 
 
 class Graphs:
     """The passes of one model, a graph for each shape of batch."""
 
-    def __init__(self, model: nn.Module, passes: Passes) -> None:
-        self._passes = passes
+    def __init__(self, model: nn.Module) -> None:
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._gradients = [torch.zeros_like(parameter) for parameter in self._parameters]
         self._device = self._parameters[0].device
-        self._shapes: dict[tuple[int, int, bool], _Shape] = {}
+        self._shapes: dict[tuple[int, int | None, int, bool], _Shape] = {}
         self._memory = torch.cuda.graph_pool_handle()
 
     @property
@@ -103,25 +107,26 @@ class Graphs:
         """Whether the gradients now lie where they do after every call."""
         return self._parameters[0].grad is self._gradients[0]
 
-    def __call__(self, batch: Batch, scales: Mapping[str, float]) -> tuple[Batch, dict[str, Outcome]]:
+    def __call__(
+        self, passes: Passes, batch: Batch, scales: Mapping[str, float]
+    ) -> tuple[Batch, dict[str, Outcome]]:
         """The batch on the device, and its outcomes; both are overwritten by the next call."""
         for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
             parameter.grad = gradient
-        key = len(batch.ids), places(batch), batch.causal
-        if key not in self._shapes:
-            self._shapes[key] = self._shape(batch, list(scales))
-        shape = self._shapes[key]
+        shape = self._shape(batch, scales)
         put(batch, shape.batch)
         for part, scale in scales.items():
             shape.scales[part].fill_(scale)
-        return shape.batch, shape.passes()
-
-    def _shape(self, batch: Batch, parts: list[str]) -> _Shape:
-        there = room_for(batch, self._device)
-        scales = {part: torch.empty((), device=self._device) for part in parts}
 
         def work() -> dict[str, Outcome]:
             torch._foreach_zero_(self._gradients)
-            return self._passes(there, scales)
+            return passes(shape.batch, shape.scales)
 
-        return _Shape(there, scales, Played(work, self._memory))
+        return shape.batch, shape.played(work)
+
+    def _shape(self, batch: Batch, scales: Mapping[str, float]) -> _Shape:
+        key = shape_key(batch)
+        if key not in self._shapes:
+            there = {part: torch.empty((), device=self._device) for part in scales}
+            self._shapes[key] = _Shape(room_for(batch, self._device), there, Played(self._memory))
+        return self._shapes[key]

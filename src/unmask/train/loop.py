@@ -75,8 +75,8 @@ class Trainer:
     def __init__(self, model: Model, schedule: Schedule, objectives: Losses, machine: Machine) -> None:
         self.model, self.schedule, self.machine = model, schedule, machine
         self.objectives = objectives
-        recorded = isinstance(objectives, Objectives) and machine.graphs(model.config, schedule.recipe.train)
-        self.graphs = Graphs(model, self._passes) if recorded else None
+        recorded = isinstance(objectives, Objectives) and machine.graphs(model.config, schedule.recipe)
+        self.graphs = Graphs(model) if recorded else None
         self.optimiser = Optimiser(model, schedule.recipe.train, recorded)
         self.counters = Counters()
         self.average: dict[str, Tensor] = {}
@@ -138,7 +138,7 @@ class Trainer:
             if number == len(each.batches) - 1:
                 self._gradients.begin()
             if self.graphs and grown and len(each.batches) == 1 and fits(batch):
-                batch, outcomes = self.graphs(batch, scales)
+                batch, outcomes = self.graphs(self._passes, batch, scales)
             else:
                 batch = batch.to(self.machine.device, non_blocking=True)
                 outcomes = self._passes(batch, scales)

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from unmask.config import ModelConfig, TrainConfig
+from unmask.config import ModelConfig, Recipe, TrainConfig
 from unmask.model.network import Model
 from unmask.train import parallel
 
@@ -36,11 +36,18 @@ class Machine:
         """Whether a run compiles its blocks and its loss."""
         return self.device.type == "cuda" if config.compile == "auto" else config.compile
 
-    def graphs(self, model: ModelConfig, config: TrainConfig) -> bool:
-        """Whether steps may be recorded and played again: nothing random in them, no other process."""
-        random = model.dropout or model.attention_dropout or config.checkpoint_activations  # it keeps states
-        alone = not torch.distributed.is_initialized()
-        return self.device.type == "cuda" and self.compiles(config) and not random and alone
+    def graphs(self, model: ModelConfig, recipe: Recipe) -> bool:
+        """Whether a run's steps are recorded and played again.
+
+        Not if anything in them is random (a checkpoint of activations keeps states), if they are several
+        micro-batches, predict more than tokens, or wait for other processes.
+        """
+        train = recipe.train
+        random = model.dropout or model.attention_dropout or train.checkpoint_activations
+        plain = recipe.batch.pairs == "none" and recipe.batch.mask.kind != "span" and not recipe.objective.sbo
+        whole = train.batch_tokens <= train.micro_tokens
+        here = self.device.type == "cuda" and self.compiles(train) and parallel.alone()
+        return here and plain and whole and not random
 
     def fit(self, model: Model, config: TrainConfig) -> None:
         """Move a model here and make its blocks as fast, or as small, as the recipe asks."""
@@ -60,7 +67,7 @@ class Machine:
     def peak_memory(self) -> int:
         """The most bytes held so far: on the GPU, or by the process."""
         if self.device.type == "cuda":
-            return torch.cuda.max_memory_allocated(self.device)
+            return torch.cuda.max_memory_reserved(self.device)  # what graphs keep for themselves included
         import resource
         import sys
 

@@ -50,7 +50,7 @@ class Optimiser:
         if recorded:
             for group in self._groups():
                 group["lr"] = torch.tensor(group["base"], device=group["params"][0].device)
-        self._played = Played(self._update)
+        self._played = Played()
 
     def _groups(self) -> Iterator[dict[str, Any]]:
         return (group for part in self._parts for group in part.param_groups)
@@ -67,7 +67,7 @@ class Optimiser:
             else:
                 group["lr"] = rate
         if in_place:
-            self._played()
+            self._played(self._update)
         else:
             self._update()
 
@@ -91,7 +91,7 @@ class Optimiser:
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Remember what `state` gave."""
-        self._played = Played(self._update)  # what is remembered lies elsewhere now
+        self._played = Played()  # what is remembered lies elsewhere now
         remembered: dict[str, dict[str, Tensor]] = {}
         for name, value in state.items():
             weight, _, key = name.rpartition("/")

@@ -60,6 +60,11 @@ def ranks() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
+def alone() -> bool:
+    """Whether no torchrun started this: one process of its own has split weights too."""
+    return not dist.is_initialized()
+
+
 @contextmanager
 def first_alone() -> Iterator[None]:
     """Rank 0 goes through the block; the others wait for it, however long it takes, and then follow."""

@@ -117,7 +117,8 @@ def probe(material: Material, machine: Machine, progress: Progress = SILENT) -> 
     optimiser), so much for each token. There steps grow until they are long enough, and the first and the
     last give the lines. A GPU gets steps of the run's own size: small ones are mostly launching.
     """
-    recipe, ranks = material.recipe, parallel.ranks()
+    ranks, train = parallel.ranks(), material.recipe.train.model_copy(update={"batch_warmup": 0.0})
+    recipe = material.recipe.model_copy(update={"train": train})
     schedule = Schedule(recipe, 10 * _MOST)
     longest = max(stage.length for stage in schedule.stages())
     whole = min(recipe.train.batch_tokens, max(recipe.train.micro_tokens, longest) * ranks)
@@ -157,7 +158,7 @@ def on_line(first: Step, last: Step, tokens: int) -> Step:
 def _measure(trainer: Trainer, corpus: Documents, size: int, warm: int, seconds: float, stage: Stage) -> Step:
     """A step of `size` tokens, after some that warm up and over about so many seconds."""
     recipe = trainer.schedule.recipe
-    train = recipe.train.model_copy(update={"batch_tokens": size, "batch_warmup": 0.0})
+    train = recipe.train.model_copy(update={"batch_tokens": size})
     schedule = Schedule(recipe.model_copy(update={"train": train}), trainer.schedule.steps)
     rates: list[float] = []
     tokens, before, began = 0, trainer.counters.tokens, 0.0
