@@ -77,8 +77,8 @@ def full_texts(parts: Sequence[np.ndarray], length: int, rng: np.random.Generato
         yield hide(np.r_[CLS, stream[start : start + length - 2], SEP], rng)
 
 
-def packed(texts: Sequence[Text]) -> Batch:
-    """The texts as unmask's own batch."""
+def packed(texts: Sequence[Text], page: int | None = None) -> Batch:
+    """The texts as unmask's own batch; with `page` all have that length."""
     lengths = np.array([len(text.ids) for text in texts])
     starts = np.r_[0, lengths.cumsum()]
     targets = np.concatenate([text.targets + start for text, start in zip(texts, starts, strict=False)])
@@ -92,6 +92,7 @@ def packed(texts: Sequence[Text]) -> Batch:
         target_ids=torch.from_numpy(np.concatenate([text.labels for text in texts])),
         target_kind=torch.zeros(len(targets), dtype=torch.uint8),
         languages=torch.zeros(len(texts), dtype=torch.int64),
+        page=page,
     ).pin_memory()
 
 
@@ -142,9 +143,10 @@ def bert(dropout: float) -> ModelConfig:
 class Ours:
     """unmask's own loop."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, tokens: int) -> None:
         torch._dynamo.reset()
-        recipe = load_recipe("bert-base", ["train.stages=[]", "batch.pairs=none"])
+        room = [f"train.{name}_tokens={tokens}" for name in ("batch", "micro")]
+        recipe = load_recipe("bert-base", ["train.stages=[]", "batch.pairs=none", *room])
         self.machine = Machine.choose(recipe.train)
         self.config = config
         model = Model(config, ["mlm"], torch.Generator().manual_seed(SEED))
@@ -227,9 +229,11 @@ def full(
     rng = np.random.default_rng(SEED)
     texts = full_texts(parts, length, rng)
     groups = [[next(texts) for _ in range(options.tokens // length)] for _ in range(4)]
-    ours, peer = [packed(group) for group in groups], [padded(group) for group in groups]
+    trainer = Ours(bert(dropout), options.tokens)
+    # As `unmask pretrain` lays them out: on pages where a step is recorded and played.
+    ours = [packed(group, length if trainer.trainer.graphs else None) for group in groups]
+    peer = [padded(group) for group in groups]
     sizes = [sum(len(text.ids) for text in group) for group in groups]
-    trainer = Ours(bert(dropout))
     mine = trainer.speed(ours, options.warm, options.steps)
     work = operations(trainer.config, ours[0], len(ours[0].target_ids))
     share = work / mine.seconds / matmul_peak(trainer.machine.device, True)
@@ -249,7 +253,7 @@ def mixed(
     rng = np.random.default_rng(SEED)
     texts = (hide(parts[number], rng) for number in itertools.cycle(rng.permutation(len(parts))))
     packs = [packed(take(texts, options.tokens)) for _ in range(12)]
-    mine = Ours(bert(dropout)).speed(packs, options.warm + 8, options.steps)
+    mine = Ours(bert(dropout), options.tokens).speed(packs, options.warm + 8, options.steps)
     # The peer's batch has as much room as ours, and its padding takes its part of it.
     groups = [[next(texts) for _ in range(options.tokens // 512)] for _ in range(12)]
     sizes = [sum(len(text.ids) for text in group) for group in groups]
@@ -280,9 +284,10 @@ def profile(parts: Sequence[np.ndarray], options: argparse.Namespace) -> None:
 
     for length, dropout in ((512, 0.0), (128, 0.1)):
         texts = full_texts(parts, length, np.random.default_rng(SEED))
-        batch = packed([next(texts) for _ in range(options.tokens // length)])
-        ours = Ours(bert(dropout))
-        ours.speed([batch], 3, 1)
+        ours = Ours(bert(dropout), options.tokens)
+        page = length if ours.trainer.graphs else None
+        batch = packed([next(texts) for _ in range(options.tokens // length)], page)
+        ours.speed([batch], 6, 1)
         with record(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
             speed = ours.speed([batch], 0, 5)
         print(
@@ -313,6 +318,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=65_536, help="tokens of a step")
     parser.add_argument("--steps", type=int, default=8, help="steps of each of three timed rounds")
     parser.add_argument("--warm", type=int, default=6, help="steps before timing")
+    parser.add_argument("--dropout", type=float, nargs="+", default=[0.1, 0.0])
     parser.add_argument("--limit-mb", type=float, default=12)
     parser.add_argument("--profile", action="store_true", help="only show where our time goes")
     options = parser.parse_args()
@@ -327,7 +333,7 @@ def main() -> None:
 def compare(parts: Sequence[np.ndarray], options: argparse.Namespace) -> None:
     """Run all comparisons; what is measured is written down at once."""
     rows: list[list[object]] = []
-    for dropout in (0.1, 0.0):
+    for dropout in options.dropout:
         for length in (128, 512):
             rows += full(parts, length, dropout, options)
             write(rows, parts, options)

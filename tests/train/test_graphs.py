@@ -76,10 +76,14 @@ def test_empty_targets_change_nothing(small: Make, shards: Path, tmp_path: Path)
 
 @pytest.mark.filterwarnings("ignore")  # of torch's compiler
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_a_played_step_is_an_ordinary_one(small: Make, shards: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("optimiser", "apart"), [("adamw", 1e-3), ("muon", 1e-2)])
+def test_a_played_step_is_an_ordinary_one(
+    small: Make, shards: Path, tmp_path: Path, optimiser: str, apart: float
+) -> None:
+    """Muon takes every direction of a gradient equally far, those of rounding errors too."""
     stages = "train.stages=[{ share = 0.5, length = 24 }, { share = 0.5, length = 48 }]"
-    changes = [stages, "train.compile=true", "train.precision=fp32", "train.steps=16", "train.optimiser=muon"]
-    recipe = small(*PAGES, *changes)
+    changes = [stages, "train.compile=true", "train.precision=fp32", "train.steps=16"]
+    recipe = small(*PAGES, *changes, f"train.optimiser={optimiser}")
     losses, weights = [], []
     for graphs in (True, False):
         material = gather(recipe, tmp_path, Start(data=shards))
@@ -93,4 +97,4 @@ def test_a_played_step_is_an_ordinary_one(small: Make, shards: Path, tmp_path: P
         losses.append([each.loss for each in trainer.run(inputs)])
         weights.append([parameter.detach() for parameter in model.parameters()])
     torch.testing.assert_close(losses[0], losses[1], rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(weights[0], weights[1], rtol=1e-2, atol=1e-3)
+    torch.testing.assert_close(weights[0], weights[1], rtol=1e-2, atol=apart)

@@ -110,7 +110,7 @@ def test_clip_scales_to_the_limit_and_tells_the_norm(model: Model) -> None:
     for weight in model.parameters():
         weight.grad = torch.full_like(weight, 0.5)
     size = sum(weight.numel() for weight in model.parameters())
-    assert clip(model, 1.0).item() == pytest.approx(0.5 * size**0.5)
-    assert clip(model, 1.0).item() == pytest.approx(1.0, rel=1e-4)
+    assert clip(list(model.parameters()), 1.0).item() == pytest.approx(0.5 * size**0.5)
+    assert clip(list(model.parameters()), 1.0).item() == pytest.approx(1.0, rel=1e-4)
     next(model.parameters()).grad[0, 0] = float("nan")
-    assert clip(model, 1.0).isnan()
+    assert clip(list(model.parameters()), 1.0).isnan()

@@ -215,7 +215,6 @@ class Builder(Dataset[Batch | UserError]):
     def __init__(self, documents: Documents, config: BatchConfig, seed: int, pages: bool) -> None:
         self._documents, self._seed = documents, seed
         # Kernels for sequences of any length take 128 queries at a time: sentences share pages instead.
-        pages = pages and config.pairs == "none"
         longest = LONGEST_ASKED if pages else LONGEST_PAGE if config.sentences else 0
         self._page = config.length if config.length <= longest else None
         self._masker = Masker(config.mask, documents.vocab_size, documents.special)

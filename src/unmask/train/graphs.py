@@ -45,8 +45,8 @@ class Played:
 
 
 def fits(batch: Batch) -> bool:
-    """Whether a batch can have a graph: on pages all batches of a size have one shape but for the targets."""
-    return batch.page is not None and batch.spans is None and batch.pair_labels is None
+    """Whether a batch of a run that is recorded has a graph: pages have one shape but for the targets."""
+    return batch.page is not None
 
 
 def places(batch: Batch) -> int:
@@ -111,8 +111,9 @@ class Graphs:
         self, passes: Passes, batch: Batch, scales: Mapping[str, float]
     ) -> tuple[Batch, dict[str, Outcome]]:
         """The batch on the device, and its outcomes; both are overwritten by the next call."""
-        for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
-            parameter.grad = gradient
+        if not self.in_place:
+            for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
+                parameter.grad = gradient
         shape = self._shape(batch, scales)
         put(batch, shape.batch)
         for part, scale in scales.items():

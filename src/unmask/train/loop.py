@@ -81,18 +81,23 @@ class Trainer:
         self.counters = Counters()
         self.average: dict[str, Tensor] = {}
         self._gradients = parallel.GradientSum(model)
+        self._parameters = list(model.parameters())  # looking them up takes as long as launching a graph
 
     def run(self, inputs: Iterable[StepInput]) -> Iterator[StepRecord]:
         """Train on each step's input and say how it went."""
         counted = isinstance(self.objectives, Objectives)
         peak = matmul_peak(self.machine.device, self.machine.bf16) if counted else None
-        for each in inputs:
+        coming = iter(inputs)
+        following = next(coming, None)
+        while each := following:
             began = time.perf_counter()
-            self.model.train()
-            self.optimiser.clear()
+            if not self.model.training:
+                self.model.train()
             tally = self._backward(each)
             self._gradients.finish()
-            norm = clip(self.model, self.schedule.recipe.train.clip)
+            norm = clip(self._parameters, self.schedule.recipe.train.clip)
+            work = self._work(each) if counted else 0.0
+            following = next(coming, None)  # now, while the device computes
             measured = tally.read(norm)  # the only wait for the device: a second one would leave it idle
             loss = sum(self.objectives.weight(part) * value for part, value in measured.parts.items())
             finite = math.isfinite(loss) and math.isfinite(measured.grad_norm)
@@ -111,7 +116,7 @@ class Trainer:
                 lr=share * self.schedule.recipe.train.lr,
                 grad_norm=measured.grad_norm,
                 tokens_per_s=measured.tokens / (time.perf_counter() - began),
-                mfu=peak and self._work(each) / (time.perf_counter() - began) / peak,
+                mfu=peak and work / (time.perf_counter() - began) / peak,
                 fill=each.fill,
                 skipped=not finite,
             )
@@ -130,7 +135,6 @@ class Trainer:
         # A growing batch has a new shape every few steps: recording each would cost more than it gives.
         grown = self.schedule.batch_tokens(each.step) == self.schedule.recipe.train.batch_tokens
         for number, batch in enumerate(each.batches):
-            torch.manual_seed(seed_of(self.schedule.recipe.seed, each.step, number, parallel.rank()))
             scales = {
                 part: self.objectives.weight(part) / max(tally.counts[part], 1)
                 for part in self.objectives.counts(batch)
@@ -140,6 +144,9 @@ class Trainer:
             if self.graphs and grown and len(each.batches) == 1 and fits(batch):
                 batch, outcomes = self.graphs(self._passes, batch, scales)
             else:
+                if number == 0:
+                    self.optimiser.clear()
+                torch.manual_seed(seed_of(self.schedule.recipe.seed, each.step, number, parallel.rank()))
                 batch = batch.to(self.machine.device, non_blocking=True)
                 outcomes = self._passes(batch, scales)
             tally.add(outcomes, batch)

@@ -1,7 +1,7 @@
 """Which optimiser updates which weight, and with how much decay."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -36,8 +36,8 @@ class Optimiser:
             if (chosen := [each for each in groups[key] if shares[id(each)] == share])
         ]
         if plain:
-            same = {"betas": config.betas, "eps": config.eps, "capturable": recorded}
-            self._parts.append(AdamW(plain, fused=True, **same))  # type: ignore[arg-type]
+            adamw = AdamW(plain, betas=config.betas, eps=config.eps, fused=True, capturable=recorded)
+            self._parts.append(adamw)
         if groups["muon"]:
             rate, parts = config.muon_lr, fused(model)
             alike = {"lr": rate, "base": rate, "weight_decay": config.weight_decay}
@@ -149,9 +149,8 @@ def layer_shares(model: nn.Module, decay: float) -> dict[int, float]:
     return {key: decay ** (top + 1 - (numbers | lowest).get(key, top + 1)) for key in blocks}
 
 
-def clip(model: nn.Module, limit: float) -> Tensor:
+def clip(parameters: Sequence[Tensor], limit: float) -> Tensor:
     """Scale gradients down to a norm of at most `limit`; their norm before that, not a number if one is."""
-    parameters = list(model.parameters())
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     norm = parallel.whole(torch.nn.utils.get_total_norm(gradients, foreach=True))
     torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm, foreach=True)
