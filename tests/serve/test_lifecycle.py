@@ -38,8 +38,9 @@ def failing(*arguments: str) -> tuple[int, list[str]]:
 
 
 def test_the_start_says_what_is_loaded_and_where(server: Running) -> None:
-    assert server.said[0] == "lm: fill-mask (fill-mask, feature-extraction; float32)"
-    assert len(server.said) == 6
+    assert server.said[0].startswith("loading lm, ")
+    assert server.said[1] == "lm: fill-mask (fill-mask, feature-extraction; float32)"
+    assert len(server.said) == 7
     assert server.said[-1] == f"ready: {server.url}"
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unmask.cli.options import print_json_line
+from unmask.cli.options import print_json_line, progress
 
 if TYPE_CHECKING:
     from unmask.serve.models import Served
@@ -91,7 +91,7 @@ def serve(
     key = read_key(key_file)
     log: Log = "texts" if log_texts else "off" if quiet else "requests"
     settings = Settings(host, port, key, device, dtype, runs, allow_origin or (), log, limits, fitted)
-    run(named, settings, _print_json if json_ else _print)
+    run(named, settings, _print_json if json_ else _print, progress(json_))
 
 
 def _print(url: str, models: "Sequence[Served]") -> None:

@@ -88,7 +88,8 @@ def _run(context: Context, fingerprint: str, material: str, files: int) -> Resul
             f"{error} (in a sample of {context.sample} of {found.name}: perhaps too few)"
         ) from error
     progress.say(f"{found.name}: {count(len(outcome.items), 'item')} of {count(files, 'file')}")
-    scores, groups = results.summarise(outcome, context.seed)
+    with progress.stage("resampling"):
+        scores, groups = results.summarise(outcome, context.seed)
     suite, details = found.suite, {"files": files, **outcome.details}
     if context.sample is not None:
         details[SAMPLE] = context.sample

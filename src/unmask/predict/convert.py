@@ -74,7 +74,8 @@ def convert(
         _copy(folder, target)
         written: Model | OnnxEncoder = load_model(target)[0]
     else:
-        _write_onnx_folder(folder, target, model, tokenizer, int8)
+        with progress.stage("exporting"):
+            _write_onnx_folder(folder, target, model, tokenizer, int8)
         written = OnnxEncoder(target / ONNX_FILE)
     made = Conversion(str(target), to, *compare(model, written), has_tokenizer)
     scores = made.scores or 0.0

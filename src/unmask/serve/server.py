@@ -14,6 +14,7 @@ import uvicorn
 
 from unmask.errors import ConfigError
 from unmask.predict.standardise import Standardiser
+from unmask.progress import SILENT, Progress
 from unmask.serve.app import create_app
 from unmask.serve.batcher import Batcher
 from unmask.serve.guard import Log, is_loopback
@@ -46,7 +47,10 @@ class Settings:
 
 
 def serve(
-    folders: Mapping[str, str], settings: Settings, ready: Callable[[str, Sequence[Served]], None]
+    folders: Mapping[str, str],
+    settings: Settings,
+    ready: Callable[[str, Sequence[Served]], None],
+    progress: Progress = SILENT,
 ) -> None:
     """Load the models and answer until SIGTERM or Ctrl-C; what was accepted is finished.
 
@@ -56,6 +60,7 @@ def serve(
     # Requests are read side by side already; more threads for each only wait for one another.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     with bound(settings.host, settings.port) as listening:  # a port that is taken is told before loading
+        progress.say(f"loading {', '.join(folders)}")
         models = load_models(folders, settings.device, settings.dtype, settings.standardisers)
         site = open_site(models, settings)
         shown = f"[{settings.host}]" if ":" in settings.host else settings.host

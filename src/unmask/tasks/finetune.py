@@ -92,7 +92,8 @@ def finetune(
             evaluation = made.kind.evaluate(predictor, prepared, validation, details=True)
         made.kind.finish(network)
         if measure is not None:
-            result = replace(result, forgetting=measure(network))
+            with progress.stage("measuring what was forgotten"):
+                result = replace(result, forgetting=measure(network))
         if "mlm" in network.heads and not settings.replay_text:
             del network.heads["mlm"]  # it was kept to measure by, and did not learn
         _save(network, Path(out), made, result, runs, evaluation)
