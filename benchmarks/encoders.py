@@ -3,11 +3,13 @@
 Against the bundled model of the language: the same architecture with random weights, and for English MiniLM,
 which had a teacher and a billion pairs. Every model, task and seed is a cell; finished ones are kept in the
 scratch folder (one for each choice of sizes and settings) and not repeated, so that the work can be done in
-slices; the page shows what is there. Cells are computed side by side, a core each: at these sizes that is
-faster than all cores on one, and far faster where others use the machine.
+slices; the page shows what is there. Cells are computed side by side, a process each: at these sizes that is
+faster than all cores on one, and far faster where others use the machine. All tasks with one seed come before
+the next seed. A cell that fails is tried once more, in a new process, and the others go on.
 
     python benchmarks/encoders.py en                          # mini-en, random, minilm; sizes for two cores
-    python benchmarks/encoders.py en --examples 10000 --jobs 6                   # a GPU, or patience
+    python benchmarks/encoders.py en --examples 10000 --scored 2000 --batch 32 --jobs 8 --seconds 500  # a GPU
+    python benchmarks/encoders.py en --examples 10000 --scored 2000 --batch 32 --seconds 0   # only the page
     python benchmarks/encoders.py pt --tasks assin2-rte,harem --seeds 1
     python benchmarks/encoders.py en --model mini-en --model trainer=runs/hf     # NAME=FOLDER adds one
 """
@@ -16,13 +18,14 @@ import argparse
 import os
 import statistics
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from common import arguments, data_root, minilm, table, write_result
 
@@ -43,7 +46,23 @@ RANDOM, MINILM = "random", "minilm"
 EXAMPLES = {"sst2": 4000, "cola": 4000, "pos-en": 2500, "pos-pt": 2500, "mrpc": 1500, "rte": 1500}
 QUESTIONS, OTHERS = 400, 2000
 """What is learned from, chosen so that a training of 8 million parameters takes a core about a minute."""
+TIMES = {"faquad": 5, "mrpc": 2, "rte": 2, "sentiment-reli": 2, "wnut17": 2}
+"""Where there is little to learn from, so many times the epochs."""
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+_THREAD = threading.local()
+
+
+class Cell(NamedTuple):
+    """What is measured at a time."""
+
+    name: str
+    """Of the model."""
+    folder: str
+    """Or a name that `unmask.load` knows."""
+    suite: str
+    asked: str
+    """The suite's file, or its name."""
+    seed: int
 
 
 def use_threads(count: int) -> None:
@@ -61,7 +80,10 @@ def capped(name: str, options: argparse.Namespace) -> Path:
 
     suite = read_suite(FOLDER / f"{name}.toml")
     assert isinstance(suite, FinetuneSuite)
-    chosen = {"lr": options.lr, "epochs": options.epochs, "batch": 16, "length": options.length}
+    chosen = {
+        "lr": options.lr, "epochs": options.epochs * TIMES.get(name, 1), "batch": options.batch,
+        "length": options.length, "patience": 0,
+    }  # fmt: skip
     examples = options.examples or (QUESTIONS if suite.task == "qa" else EXAMPLES.get(name, OTHERS))
     values = suite.model_dump(exclude_none=True, exclude={"own", "settings"})
     values |= {"examples": examples, "scored": options.scored, "settings": chosen}
@@ -73,7 +95,7 @@ def capped(name: str, options: argparse.Namespace) -> Path:
 
 def place(options: argparse.Namespace) -> Path:
     """Where the results of these settings are."""
-    sizes = f"{options.examples or 'some'}-{options.scored}-{options.length}"
+    sizes = f"{options.examples or 'some'}-{options.scored}-{options.length}-{options.batch}"
     return options.scratch / "encoders" / f"{options.language}-{sizes}-{options.epochs}-{options.lr:g}"
 
 
@@ -102,32 +124,53 @@ def chosen_models(options: argparse.Namespace) -> dict[str, str]:
     return found
 
 
-def cells(options: argparse.Namespace) -> Iterator[tuple[str, str, str, str, int]]:
-    """Model, folder, suite, its file, seed: all models on one suite before the next one."""
+def cells(options: argparse.Namespace) -> Iterator[Cell]:
+    """All suites and models with one seed before the next one."""
     wanted = (
         options.tasks.split(",") if options.tasks else ZERO_SHOT[options.language] + TASKS[options.language]
     )
-    for suite in wanted:
-        learns = suite in TASKS[options.language]
-        asked = str(capped(suite, options)) if learns else suite
-        for seed in range(options.seeds if learns else 1):
+    files = {suite: str(capped(suite, options)) for suite in wanted if suite in TASKS[options.language]}
+    for seed in range(options.seeds):
+        for suite in wanted if seed == 0 else files:
             for name, folder in chosen_models(options).items():
                 if name == RANDOM:
                     folder = str(random_twin(options.like, place(options) / "random" / str(seed), seed))
-                yield name, folder, suite, asked, seed
+                yield Cell(name, folder, suite, files.get(suite, suite), seed)
 
 
-def measure(name: str, folder: str, suite: str, asked: str, seed: int, cell: Path) -> str:
+def measure(cell: Cell, out: Path) -> str:
     """One cell; `evaluate` keeps its result and does not repeat it."""
     from unmask.evaluation import evaluate
     from unmask.predict import load
 
-    needs_head = asked == suite and suite not in NO_HEAD
-    if needs_head and "mlm" not in load(folder, "cpu").model.heads:
-        return f"{suite} {name}: it has no head for that"
+    needs_head = cell.asked == cell.suite and cell.suite not in NO_HEAD
+    if needs_head and "mlm" not in load(cell.folder, "cpu").model.heads:
+        return "it has no head for that"
     start = time.perf_counter()
-    (result,) = evaluate(asked, folder, cell, data_root(), card=False, seed=seed)
-    return f"{suite} {name} {seed}: {result.main.value:.4f} ({time.perf_counter() - start:.0f} s)"
+    (result,) = evaluate(cell.asked, cell.folder, out, data_root(), card=False, seed=cell.seed)
+    return f"{result.main.value:.4f} ({time.perf_counter() - start:.0f} s)"
+
+
+def attend(cell: Cell, options: argparse.Namespace) -> tuple[bool, str]:
+    """Measure a cell in this thread's own process: whether it went well, and what there is to say.
+
+    After a failure the process is replaced: one that lost its GPU would fail for good.
+    """
+    told = ""
+    for _ in range(2):
+        if time.monotonic() > options.until:
+            return not told, told or "left for another time"
+        if getattr(_THREAD, "pool", None) is None:
+            threads = max(1, CORES // options.jobs)
+            _THREAD.pool = ProcessPoolExecutor(1, get_context("spawn"), use_threads, (threads,))
+        out = place(options) / "cells" / cell.name / cell.suite / str(cell.seed)
+        try:
+            return True, _THREAD.pool.submit(measure, cell, out).result()
+        except Exception as error:
+            told = f"failed, {type(error).__name__}: {error}"
+            _THREAD.pool.shutdown(wait=False)
+            _THREAD.pool = None
+    return False, told
 
 
 def results(options: argparse.Namespace, models: list[str], suite: str) -> list[list[Any]]:
@@ -139,13 +182,14 @@ def results(options: argparse.Namespace, models: list[str], suite: str) -> list[
     return [[one for folder in folders if (one := read(folder, suite))] for folders in seeds]
 
 
-def shown(found: list[Any]) -> str:
+def shown(found: list[Any], seeds: int) -> str:
     """The mean over the seeds, and how far they lie apart; of one seed the interval over the items."""
     if not found:
         return "—"
     values = [result.main.value for result in found]
     if len(values) > 1:
-        return f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f}"
+        fewer = f" ({len(values)} seeds)" if len(values) < seeds else ""
+        return f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f}{fewer}"
     score = found[0].main
     return f"{score.value:.3f} ({score.low:.3f} to {score.high:.3f})"
 
@@ -159,7 +203,7 @@ def learned_table(options: argparse.Namespace, models: list[str]) -> str:
         if first is None:
             continue
         sizes = f"{first.details['learned from']:,} / {first.main.items:,}"
-        rows.append((suite, first.measures[0].name, sizes, *map(shown, found)))
+        rows.append((suite, first.measures[0].name, sizes, *(shown(one, options.seeds) for one in found)))
         if all(found):
             means.append([statistics.mean(one.main.value for one in seeds) for seeds in found])
     if len(means) > 1:
@@ -173,7 +217,9 @@ def untrained_table(options: argparse.Namespace, models: list[str]) -> str:
     found = {suite: results(options, models, suite) for suite in ZERO_SHOT[options.language]}
     firsts = {suite: next((one for seeds in all_ for one in seeds), None) for suite, all_ in found.items()}
     rows = [
-        (suite, first.measures[0].name, *map(shown, found[suite])) for suite, first in firsts.items() if first
+        (suite, first.measures[0].name, *(shown(one, 1) for one in found[suite]))
+        for suite, first in firsts.items()
+        if first
     ]
     return table(["suite", "measure", *models], rows)
 
@@ -185,13 +231,17 @@ def write(options: argparse.Namespace) -> None:
     models = sorted(path.name for path in (place(options) / "cells").glob("*"))
     models.sort(key=lambda name: (name == MINILM, name == RANDOM))  # ours first
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "the processor"
+    more = [
+        f"{options.epochs * TIMES[suite]} of {suite}" for suite in TASKS[options.language] if suite in TIMES
+    ]
     body = (
-        f"Fine-tuned on {device}, seeds from 0, {options.epochs} epochs, lr {options.lr:g}, batches of 16,"
-        f" windows of {options.length} tokens, the same for every model; a tenth of the examples to learn"
-        f" from decides when to stop. At most {options.scored:,} are scored: of the development part, or of a"
-        " tenth by hash of the text where there is none. Mean ± standard deviation over the seeds; of one"
-        f" seed, the 95 % interval over the items.\n\n{learned_table(options, models)}\n\n"
-        "Without training (of pseudo-perplexity, less is better; its text is held out from the bundled"
+        f"Fine-tuned on {device}, seeds from 0, {options.epochs} epochs ({', '.join(more)}), lr"
+        f" {options.lr:g}, batches of {options.batch}, windows of {options.length} tokens, the same for every"
+        " model; a tenth of the examples to learn from decides which epoch's weights are scored. At most"
+        f" {options.scored:,} are scored: of the development part, or of a tenth by hash of the text where"
+        " there is none. Mean ± standard deviation over the seeds; of one seed, the 95 % interval over the"
+        f" items.\n\n{learned_table(options, models)}\n\n"
+        "Without training (of bits per byte, less is better; their text is held out from the bundled"
         f" models; chance is 0.5 for pairs of sentences and for wic):\n\n{untrained_table(options, models)}"
     )
     title = {"en": "English", "pt": "Portuguese"}[options.language] + " encoders"
@@ -213,23 +263,26 @@ def main() -> None:
     parser.add_argument("--scored", type=int, default=1000, help="to score on, at most")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--lr", type=float, default=2e-4)
+    parser.add_argument("--batch", type=int, default=16, help="examples of a step")
     parser.add_argument("--length", type=int, default=256, help="tokens of the longest window")
     parser.add_argument("--jobs", type=int, default=CORES, help="cells computed side by side")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no cell after so many")
     options = parser.parse_args()
+    options.until = time.monotonic() + options.seconds
     options.like = options.like or f"mini-{options.language}"
     todo = list(cells(options))
-    left = Counter(suite for _, _, suite, *_ in todo)
-    threads = max(1, CORES // options.jobs)
-    with ProcessPoolExecutor(options.jobs, get_context("spawn"), use_threads, (threads,)) as pool:
-        started = {
-            pool.submit(measure, *cell, place(options) / "cells" / cell[0] / cell[2] / str(cell[4])): cell[2]
-            for cell in todo
-        }
+    left, failed = Counter(cell.seed for cell in todo), 0
+    with ThreadPoolExecutor(options.jobs) as pool:
+        started = {pool.submit(attend, cell, options): cell for cell in todo}
         for done in as_completed(started):
-            print(done.result(), file=sys.stderr, flush=True)
-            left[started[done]] -= 1
-            if not left[started[done]]:
+            cell, (well, told) = started[done], done.result()
+            print(f"{cell.suite} {cell.name} {cell.seed}: {told}", file=sys.stderr, flush=True)
+            failed += not well
+            left[cell.seed] -= 1
+            if not left[cell.seed]:
                 write(options)
+    if failed:
+        sys.exit(f"{failed} of {len(todo)} cells failed")
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ from unmask.train.machine import Machine
 from unmask.train.material import Material, Start, gather
 from unmask.train.validate import Validator
 
-WARM, TIMED = 10, 30
+WARM, TIMED = 20, 80
 """Steps before the speed is measured, and those it is measured on."""
 
 

@@ -3,7 +3,7 @@
 Every model gets the same number of floating-point operations: those of its matrix products, forward and
 backward, attention and head counted, nothing computed twice (`unmask.train.work`); so small ones see more
 tokens. 6 × parameters × tokens is shown beside. Each is trained by `unmask pretrain` in a process of its own,
-several at a time, and asked for BLiMP; called again after an interruption, it goes on.
+several at a time, and asked for BLiMP; one that fails does not stop the others; called again, it goes on.
 
     unmask prepare text/ -t vocab/ -o shards
     python benchmarks/sizes.py --data shards --budget 2e16 --jobs 3                              # a GPU
@@ -82,8 +82,8 @@ def folder(job: Job, options: argparse.Namespace) -> Path:
     return options.scratch / "sizes" / name
 
 
-def run(job: Job, options: argparse.Namespace) -> None:
-    """Train and score one size."""
+def run(job: Job, options: argparse.Namespace) -> bool:
+    """Train and score one size; whether that went well."""
     place = folder(job, options)
     settings = [f"--set={name}={value}" for name, value in job.changes.items()]
     sample = ["--sample", options.sample] if options.sample else []
@@ -91,8 +91,10 @@ def run(job: Job, options: argparse.Namespace) -> None:
     try:
         train_and_score(place, train, *sample, cpu=options.device == "cpu")
     except subprocess.CalledProcessError:
-        sys.exit(f"{job.million} M failed, see {place / 'log.txt'}")
+        print(f"{job.million} M failed, see {place / 'log.txt'}", file=sys.stderr, flush=True)
+        return False
     print(f"{job.million} M is done", file=sys.stderr, flush=True)
+    return True
 
 
 def facts(job: Job, options: argparse.Namespace) -> dict[str, Any] | None:
@@ -180,9 +182,13 @@ def main() -> None:
     jobs = [make_job(int(size), options) for size in options.sizes.split(",")]
     with ThreadPoolExecutor(options.jobs) as pool:
         started = [pool.submit(run, job, options) for job in jobs]
+        well = []
         for done in as_completed(started):
-            done.result()
-            write(jobs, options)
+            well.append(done.result())
+            if well[-1]:
+                write(jobs, options)
+    if not all(well):
+        sys.exit(f"{well.count(False)} of {len(well)} sizes failed")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """The command line: help at once, one clear line for every mistake, JSON for scripts."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,12 @@ def test_languages_in_the_summary(folder: Path) -> None:
         ),
         (["prepare", "a.txt", "-t", "vocab", "-o", "a.txt"], "a.txt"),
         (["corpus", "vocab"], "is not a corpus"),
+        (["corpu", "shards"], "Did you mean 'corpus'"),
+        (["corpus"], "Missing argument"),
+        (["corpus", "shards", "--top", "3"], "No such option: --top"),
+        (["fill", "O [MASK].", "-m", "mini-pt", "--top", "0"], "unmask: Invalid value for '--top'"),
+        (["finetune", "clasify"], "'clasify' is not one of 'classify'"),
+        (["pretrain", "tiny-docs", "--data", "shards", "-o", "vocab"], "holds other files and no run"),
         (
             ["tokenizer", "a.txt", "-o", "y", "--kind", "wordpice"],
             "unmask: --kind: input should be 'wordpiece'",
@@ -115,6 +123,7 @@ def test_mistakes_are_one_line_and_status_2(folder: Path, arguments: list[str], 
     assert failed.returncode == 2, failed.stderr
     assert "Traceback" not in failed.stderr
     assert says in failed.stderr
+    assert len(failed.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -138,6 +147,29 @@ def test_an_option_that_is_a_setting_is_named(arguments: list[str], says: str) -
     assert "Possible options" not in told
     assert "did you mean" not in CliRunner().invoke(app, [*arguments[:-2], "--xyz"]).output
     assert "did you mean" not in CliRunner().invoke(app, [*arguments[:-2], "--set"]).output
+
+
+def test_without_a_command_it_helps() -> None:
+    asked = run()
+    assert asked.returncode == 2
+    assert "Usage: " in asked.stdout
+    assert not asked.stderr
+
+
+def test_ctrl_c_is_one_line(folder: Path) -> None:
+    command = [sys.executable, "-m", "unmask", "prepare", "-", "-t", "vocab", "-o", "slow", "-q"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder
+    ) as waiting:
+        assert waiting.stdin
+        assert waiting.stderr
+        until = time.monotonic() + 60
+        while not (folder / "slow").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        waiting.send_signal(signal.SIGINT)
+        said = waiting.stderr.read()
+        assert waiting.wait(60) == 130
+    assert said == "unmask: stopped by Ctrl-C\n"
 
 
 def test_wrong_encoding_is_named(folder: Path) -> None:

@@ -136,6 +136,13 @@ def test_candidates_of_any_length(any_lm: MaskedLM) -> None:
         assert log(fill.score) == pytest.approx(log(fill.probability) / len(pieces), rel=1e-4)
 
 
+def test_a_candidate_is_written_as_it_was_given(any_lm: MaskedLM) -> None:
+    """The pieces around a full stop or a hyphen would be decoded with spaces."""
+    (fill,) = any_lm.fill("O dono da [MASK] dorme.", candidates=["casa.rio"])
+    assert fill.words[0].text == "casa.rio"
+    assert fill.text == "O dono da casa.rio dorme."
+
+
 def test_candidate_of_several_pieces_by_hand(lm: MaskedLM, logs_of: LogsOf) -> None:
     text, word = "O dono da [MASK] dorme.", "tempestades"
     pieces = lm.tokenizer.encode(word, special=False).ids

@@ -4,12 +4,17 @@ Nothing heavy is imported here or at the top of those modules, so that `--help` 
 """
 
 import os
+import signal
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated, Any
 
 import typer
 
 from unmask import __version__
+from unmask.cli.options import UsageError
 
 app = typer.Typer(
     name="unmask",
@@ -88,13 +93,42 @@ def main() -> None:
     from unmask.errors import UserError
 
     try:
-        app()
+        with _interrupts() as interrupted:
+            status = app(standalone_mode=False)
+        if interrupted:
+            _fail("stopped by Ctrl-C", status)
+        sys.exit(status)
+    except UsageError as error:
+        _usage(error)
     except UserError as error:
         _fail(str(error), 2)
     except Exception as error:
         if os.environ.get("UNMASK_DEBUG"):
             raise
         _fail(f"{type(error).__name__}: {error} (a fault in unmask: UNMASK_DEBUG=1 shows where)", 1)
+
+
+@contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """Ctrl-C as ever, but noted: typer ends then without a word."""
+    noted: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        noted.append(number)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, or another's
+        signal.signal(signal.SIGINT, note)
+    yield noted
+
+
+def _usage(error: Any) -> None:
+    """A wrong option or argument."""
+    message = error.format_message().rstrip(".").replace("Value error, ", "")
+    if not message:  # nothing was asked for, and all of the help is printed
+        sys.exit(error.exit_code)
+    path = error.ctx.command_path if error.ctx else app.info.name
+    _fail(f"{message} ({path} --help says more)", error.exit_code)
 
 
 def _fail(message: str, status: int) -> None:

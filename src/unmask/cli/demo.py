@@ -1,5 +1,7 @@
 """`unmask demo`: the whole way, on text that every machine has."""
 
+import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,8 +61,9 @@ def _print(result: "DemoResult", out: Path) -> None:
     for each in result.filled:
         typer.echo(f"  {each.text}\n      {', '.join(each.words)}")
     typer.echo(f"\nReport: {result.report}\nModel:  {training.model}\n\nNext:")
-    typer.echo(f'  unmask fill --model {training.model} "The default [MASK] is one."')
-    typer.echo(f"  unmask info {training.model}")
-    typer.echo(f"  unmask corpus {out / 'run' / 'shards'}")
+    unmask = "unmask" if shutil.which("unmask") else sys.argv[0]  # its environment may not be active
+    typer.echo(f'  {unmask} fill --model {training.model} "The default [MASK] is one."')
+    typer.echo(f"  {unmask} info {training.model}")
+    typer.echo(f"  {unmask} corpus {out / 'run' / 'shards'}")
     typer.echo("The same on your own folder of text:")
-    typer.echo("  unmask pretrain tiny-docs --text FOLDER -o my-run")
+    typer.echo(f"  {unmask} pretrain tiny-docs --text FOLDER -o my-run")

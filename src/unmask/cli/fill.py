@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli.options import JsonLines, ModelFolder, Quiet, load_language_model, print_json_line
+from unmask.cli.options import JsonLines, ModelFolder, Quiet, load_language_model, print_json_line, progress
 
 _EXAMPLES = """
     unmask fill --model model/ "O gato [MASK] no telhado."
@@ -49,4 +49,9 @@ def fill(
             continue
         for found in fills:
             filled = " · ".join(word.text for word in found.words)
-            typer.echo(f"{found.score:7.2%}  {filled:<16}  {found.text}")
+            typer.echo(f"{found.probability:7.2%}  {filled:<16}  {found.text}")
+        chances = [found.probability for found in fills]
+        if chances != sorted(chances, reverse=True):
+            progress(quiet).say(
+                "the order is that of the mean per piece: a long word is not put last for that"
+            )

@@ -202,6 +202,9 @@ def _print_vectors(result: "EmbedResult") -> None:
 
 
 def _print(result: "FinetuneResult") -> None:
+    if not result.folder:
+        typer.echo("stopped before the first validation: nothing is written")
+        return
     typer.echo(
         f"{result.train_examples:,} examples, {result.epochs} epochs in {result.seconds:,.0f} seconds; "
         f"on {result.valid_examples:,} others:"
@@ -219,7 +222,4 @@ def _print(result: "FinetuneResult") -> None:
         typer.echo(f"{len(result.seeds)} seeds: {result.metric} {result.mean:.4f} ± {result.deviation:.4f}")
     if lost := result.forgetting:
         typer.echo(f"masked-LM loss on plain text: {lost.before:.4f} before, {lost.after:.4f} after")
-    if result.folder:
-        typer.echo(f"model: {result.folder} (report.html shows more)")
-    else:
-        typer.echo("stopped before the first validation: nothing is written")
+    typer.echo(f"model: {result.folder} (report.html shows more)")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from unmask.predict import MaskedLM
     from unmask.predict.predictor import Predictor
 
-_UsageError: Any = typer.BadParameter.__base__  # typer has its own click, or not, and does not export it
+UsageError: Any = typer.BadParameter.__base__  # typer has its own click, or not, and does not export it
 
 Texts = Annotated[
     list[str],
@@ -115,7 +115,7 @@ def with_settings(section: "Callable[[], type[Section]]") -> type[TyperCommand]:
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             try:
                 return super().parse_args(ctx, args)
-            except _UsageError as error:
+            except UsageError as error:
                 option = str(getattr(error, "option_name", ""))
                 known = {name for param in self.params for name in param.opts}
                 if (

@@ -134,9 +134,12 @@ class Filler:
     def _fill(self, beam: _Beam, slots: list[range]) -> Fill:
         starts = self.tokenizer.word_starts(beam.ids)
         words, text, done = [], "", 0
-        for mask, slot in zip(self.masks, slots, strict=True):
+        for number, (mask, slot) in enumerate(zip(self.masks, slots, strict=True)):
             ids = beam.ids[slot.start : slot.stop]
-            word = self.tokenizer.decode(ids).strip().removeprefix("##")
+            if self.choices is None:
+                word = self.tokenizer.decode(ids).strip().removeprefix("##")
+            else:
+                word = self.choices[number][tuple(map(int, ids))]
             words.append(
                 Word(word, tuple(map(self.tokenizer.piece, ids)), exp(sum(beam.logs[p] for p in slot)))
             )
@@ -164,17 +167,17 @@ class Filler:
             )
         return sizes
 
-    def _choices(self, candidates: Sequence[str], mask: int) -> list[tuple[int, ...]]:
-        """The candidates as pieces, as they are split where this mask stands."""
+    def _choices(self, candidates: Sequence[str], mask: int) -> dict[tuple[int, ...], str]:
+        """The candidates by their pieces, as they are split where this mask stands."""
         if isinstance(candidates, str) or not candidates:
             raise InputError("candidates must be a list of words")
         first, last = map(int, self.encoding.offsets[mask])
-        choices = []
+        choices = {}
         for word in candidates:
             ids = pieces_in_place(self.tokenizer, self.text, (first, last), word)
             if not ids or self.tokenizer.unk_id in ids:
                 raise InputError(f"the vocabulary cannot write the candidate {word!r}")
-            choices.append(ids)
+            choices[ids] = word
         return choices
 
 

@@ -161,7 +161,8 @@ def _train(made: Material, wish: Wish, progress: Progress) -> list[Run]:
         for seed, feed in feeds.items():
             runs.append(Run(made, seed))
             runs[-1].train(valid, feed, wish, stage, progress)
-            stage.advance(per_run - runs[-1].steps)
+            if not wish.asked_by:
+                stage.advance(per_run - runs[-1].steps)
             best = max(runs, key=lambda run: run.score)
             for run in runs:
                 run.weights = run.weights if run is best else {}

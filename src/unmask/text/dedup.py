@@ -81,7 +81,8 @@ def deduplicate(
             folder, rows = Path(name), band_rows(threshold)
             count, dropped = _sign(sources, config, folder, rows, workers, progress)
             if not count:
-                raise InputError(f"no document is left after cleaning; dropped: {dict(dropped)}")
+                reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items()) or "none"
+                raise InputError(f"no document is left after cleaning; dropped: {reasons}")
             clusters = _Clusters(folder, count)
             joined = _join(folder, rows, threshold, clusters, progress)
             kept, texts = _write(folder, output, clusters, {i for _, *pair in joined for i in pair}, progress)
