@@ -274,13 +274,17 @@ def main() -> None:
     left, failed = Counter(cell.seed for cell in todo), 0
     with ThreadPoolExecutor(options.jobs) as pool:
         started = {pool.submit(attend, cell, options): cell for cell in todo}
-        for done in as_completed(started):
-            cell, (well, told) = started[done], done.result()
-            print(f"{cell.suite} {cell.name} {cell.seed}: {told}", file=sys.stderr, flush=True)
-            failed += not well
-            left[cell.seed] -= 1
-            if not left[cell.seed]:
-                write(options)
+        try:
+            for done in as_completed(started):
+                cell, (well, told) = started[done], done.result()
+                print(f"{cell.suite} {cell.name} {cell.seed}: {told}", file=sys.stderr, flush=True)
+                failed += not well
+                left[cell.seed] -= 1
+                if not left[cell.seed]:
+                    write(options)
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            raise
     if failed:
         sys.exit(f"{failed} of {len(todo)} cells failed")
 

@@ -110,6 +110,7 @@ def test_languages_in_the_summary(folder: Path) -> None:
         (["corpus"], "Missing argument"),
         (["corpus", "shards", "--top", "3"], "No such option: --top"),
         (["fill", "O [MASK].", "-m", "mini-pt", "--top", "0"], "unmask: Invalid value for '--top'"),
+        (["finetune"], "Missing argument 'task'. Choose from: classify,"),
         (["finetune", "clasify"], "'clasify' is not one of 'classify'"),
         (["pretrain", "tiny-docs", "--data", "shards", "-o", "vocab"], "holds other files and no run"),
         (
@@ -159,17 +160,19 @@ def test_without_a_command_it_helps() -> None:
 def test_ctrl_c_is_one_line(folder: Path) -> None:
     command = [sys.executable, "-m", "unmask", "prepare", "-", "-t", "vocab", "-o", "slow", "-q"]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder
-    ) as waiting:
-        assert waiting.stdin
-        assert waiting.stderr
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
+    ) as waiting:  # fmt: skip
         until = time.monotonic() + 60
         while not (folder / "slow").exists() and time.monotonic() < until:
             time.sleep(0.05)
         waiting.send_signal(signal.SIGINT)
-        said = waiting.stderr.read()
-        assert waiting.wait(60) == 130
-    assert said == "unmask: stopped by Ctrl-C\n"
+        try:
+            assert waiting.wait(60) == 130
+        finally:
+            waiting.kill()
+        assert waiting.stderr
+        assert waiting.stderr.read() == "unmask: stopped by Ctrl-C\n"
 
 
 def test_wrong_encoding_is_named(folder: Path) -> None:

@@ -210,6 +210,23 @@ def test_resume_begins_a_run_that_left_no_checkpoint(small: Make, shards: Path, 
     ]
 
 
+def test_a_run_has_a_folder_of_its_own(small: Make, shards: Path, tmp_path: Path) -> None:
+    """A folder of books is no place for it; one that a killed run left is, however often that fails."""
+    start, run = Start(data=shards), tmp_path / "run"
+    run.mkdir()
+    (run / "book.txt").write_text("Era uma vez.", "utf-8")
+    with pytest.raises(OutputError, match="holds other files and no run"):
+        pretrain(small(), run, start)
+    assert [path.name for path in run.iterdir()] == ["book.txt"]
+    (run / "book.txt").rename(run / "metrics.jsonl")
+    (run / "plan.json").write_text("{}", "utf-8")
+    for _ in range(2):
+        with pytest.raises(UserError, match="missing"):
+            pretrain(small(), run, Start(data=tmp_path / "missing"), resume=True)
+    (run / "metrics.jsonl").unlink()
+    assert pretrain(small(), run, start, resume=True).steps == 6
+
+
 def test_a_finished_run_is_finished(small: Make, shards: Path, tmp_path: Path) -> None:
     first = pretrain(small(), tmp_path / "run", Start(data=shards))
     before = final_weights(tmp_path / "run")

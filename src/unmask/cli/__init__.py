@@ -96,10 +96,12 @@ def main() -> None:
         with _interrupts() as interrupted:
             status = app(standalone_mode=False)
         if interrupted:
-            _fail("stopped by Ctrl-C", status)
+            _fail("stopped by Ctrl-C", status or 130)
         sys.exit(status)
     except UsageError as error:
         _usage(error)
+    except typer.Abort as error:  # what typer makes of an end of file
+        _fail(str(error.__cause__ or "stopped"), 1)
     except UserError as error:
         _fail(str(error), 2)
     except Exception as error:
@@ -117,14 +119,19 @@ def _interrupts() -> Iterator[list[int]]:
         noted.append(number)
         raise KeyboardInterrupt
 
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, or another's
-        signal.signal(signal.SIGINT, note)
-    yield noted
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # it is ignored, or another's
+        yield noted
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _usage(error: Any) -> None:
     """A wrong option or argument."""
-    message = error.format_message().rstrip(".").replace("Value error, ", "")
+    message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
     if not message:  # nothing was asked for, and all of the help is printed
         sys.exit(error.exit_code)
     path = error.ctx.command_path if error.ctx else app.info.name

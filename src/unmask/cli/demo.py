@@ -1,5 +1,6 @@
 """`unmask demo`: the whole way, on text that every machine has."""
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -61,7 +62,8 @@ def _print(result: "DemoResult", out: Path) -> None:
     for each in result.filled:
         typer.echo(f"  {each.text}\n      {', '.join(each.words)}")
     typer.echo(f"\nReport: {result.report}\nModel:  {training.model}\n\nNext:")
-    unmask = "unmask" if shutil.which("unmask") else sys.argv[0]  # its environment may not be active
+    here = Path(sys.executable).parent / "unmask"  # its environment may not be active
+    unmask = "unmask" if shutil.which("unmask") or not here.exists() else os.path.relpath(here)
     typer.echo(f'  {unmask} fill --model {training.model} "The default [MASK] is one."')
     typer.echo(f"  {unmask} info {training.model}")
     typer.echo(f"  {unmask} corpus {out / 'run' / 'shards'}")

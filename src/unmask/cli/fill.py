@@ -42,6 +42,7 @@ def fill(
     texts = [text] if text is not None else [line.rstrip("\n") for line in sys.stdin if line.strip()]
     words = [word.strip() for word in candidates.split(",") if word.strip()] if candidates else None
     lm = load_language_model(model, quiet)
+    mixed = False
     for one in texts:
         fills = lm.fill(one, top=top, candidates=words, pieces=pieces)
         if json_:
@@ -51,7 +52,8 @@ def fill(
             filled = " · ".join(word.text for word in found.words)
             typer.echo(f"{found.probability:7.2%}  {filled:<16}  {found.text}")
         chances = [found.probability for found in fills]
-        if chances != sorted(chances, reverse=True):
-            progress(quiet).say(
-                "the order is that of the mean per piece: a long word is not put last for that"
-            )
+        mixed |= chances != sorted(chances, reverse=True)
+    if mixed:
+        progress(quiet).say(
+            "sorted by the mean probability per piece, so that words of several pieces are not always last"
+        )

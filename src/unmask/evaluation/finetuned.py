@@ -66,6 +66,7 @@ def finetuned(context: Context, suite: FinetuneSuite) -> Outcome:
             progress=context.progress,
         )
         if result.stopped is not None:
+            context.progress.say(f"{context.found.name}: stopped; the same command begins it again")
             raise KeyboardInterrupt
         if result.folder is None:
             raise ModelError(f"{context.found.name}: the training came to no model")

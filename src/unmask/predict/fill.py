@@ -172,12 +172,12 @@ class Filler:
         if isinstance(candidates, str) or not candidates:
             raise InputError("candidates must be a list of words")
         first, last = map(int, self.encoding.offsets[mask])
-        choices = {}
+        choices: dict[tuple[int, ...], str] = {}
         for word in candidates:
             ids = pieces_in_place(self.tokenizer, self.text, (first, last), word)
             if not ids or self.tokenizer.unk_id in ids:
                 raise InputError(f"the vocabulary cannot write the candidate {word!r}")
-            choices[ids] = word
+            choices.setdefault(ids, word.strip())
         return choices
 
 

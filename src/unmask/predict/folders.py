@@ -25,7 +25,7 @@ def find_folder(name: str | Path) -> Path:
     if str(name) in bundled_names():
         return BUNDLED / name
     cached = _cached(str(name))
-    if cached is None and (path.parent / "checkpoints").is_dir():
+    if cached is None and path.name == "model" and (path.parent / "checkpoints").is_dir():
         best = f"; {path.parent / 'best'} is its best so far" if (path.parent / "best").is_dir() else ""
         raise ModelError(f"{path.parent} is not finished: unmask pretrain … --resume goes on with it{best}")
     if cached is None:

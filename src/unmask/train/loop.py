@@ -36,7 +36,7 @@ class StepRecord:
     tokens: int
     """Tokens seen so far, by all ranks."""
     seconds: float
-    """Time spent in steps so far."""
+    """Time spent in steps so far, waiting for their batches included."""
     loss: float
     parts: dict[str, float]
     """Mean loss of each objective."""

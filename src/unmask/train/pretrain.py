@@ -25,7 +25,7 @@ from unmask.data.shards import Corpus, verify
 from unmask.errors import ConfigError, CorpusError, OutputError, UserError
 from unmask.files import digest
 from unmask.progress import SILENT, Progress, Stage
-from unmask.runs import Metrics
+from unmask.runs import METRICS, Metrics
 from unmask.train import parallel
 from unmask.train.board import Board, check_tensorboard
 from unmask.train.card import model_card
@@ -47,7 +47,7 @@ _SKIPS = 5  # steps in a row that may fail before the weights go back to the las
 _ROLLBACKS = 3  # how often they may before the run gives up
 _EVAL_EVERY = 10  # steps between validations at least, unless the recipe says so
 _LINES = 5000  # at most so many training steps are written to metrics.jsonl
-_MARKS = ("checkpoints", PLAN, "vocab", "shards")
+_MARKS = ("checkpoints", METRICS, PLAN, "vocab", "shards")
 """One of these is there as soon as a run has begun."""
 _FREE = {f"train.{name}" for name in ("save_every", "keep", "workers", "parallel", "micro_tokens")}
 """Settings that may change when a run goes on."""
@@ -345,9 +345,14 @@ def _check_folder(run: Path, resume: bool) -> None:
     begun = bool(checkpoints(run / "checkpoints"))
     if begun and not resume:
         raise OutputError(f"{run} holds a run already: add --resume to go on with it, or name another folder")
-    if run.is_dir() and any(run.iterdir()) and not any((run / name).exists() for name in _MARKS):
+    if parallel.rank() > 0:
+        return
+    others = run.is_dir() and any(
+        path.name[0] != "." and path.name != "recipe.toml" for path in run.iterdir()
+    )
+    if others and not any((run / name).exists() for name in _MARKS):
         raise OutputError(f"{run} holds other files and no run: name a folder of its own for the run")
-    if not begun and parallel.rank() == 0:
+    if not begun:
         (run / PLAN).unlink(missing_ok=True)  # of a run that was killed before its first checkpoint
 
 
