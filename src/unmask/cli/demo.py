@@ -62,10 +62,11 @@ def _print(result: "DemoResult", out: Path) -> None:
     for each in result.filled:
         typer.echo(f"  {each.text}\n      {', '.join(each.words)}")
     typer.echo(f"\nReport: {result.report}\nModel:  {training.model}\n\nNext:")
-    here = Path(sys.executable).parent / "unmask"  # its environment may not be active
-    unmask = "unmask" if shutil.which("unmask") or not here.exists() else os.path.relpath(here)
-    typer.echo(f'  {unmask} fill --model {training.model} "The default [MASK] is one."')
-    typer.echo(f"  {unmask} info {training.model}")
-    typer.echo(f"  {unmask} corpus {out / 'run' / 'shards'}")
+    activate = os.path.relpath(Path(sys.executable).parent / "activate")
+    if not shutil.which("unmask") and not activate.startswith(".."):
+        typer.echo(f"  source {activate}")
+    typer.echo(f'  unmask fill --model {training.model} "The default [MASK] is one."')
+    typer.echo(f"  unmask info {training.model}")
+    typer.echo(f"  unmask corpus {out / 'run' / 'shards'}")
     typer.echo("The same on your own folder of text:")
-    typer.echo(f"  {unmask} pretrain tiny-docs --text FOLDER -o my-run")
+    typer.echo("  unmask pretrain tiny-docs --text FOLDER -o my-run")
