@@ -33,6 +33,15 @@ def test_a_folder_gives_a_masked_lm(folder: Folder) -> None:
     assert lm.fill("O [MASK] dorme.", top=1)
 
 
+def test_the_model_of_a_run_that_is_not_finished(tmp_path: Path) -> None:
+    for name in ("checkpoints", "best"):
+        (tmp_path / "run" / name).mkdir(parents=True)
+    with pytest.raises(ModelError, match=r"run is not finished: .* --resume .*; .*best is its best so far"):
+        unmask.load(tmp_path / "run" / "model")
+    with pytest.raises(ModelError, match="no model folder at"):
+        unmask.load(tmp_path / "run" / "modle")
+
+
 def test_the_hugging_face_cache(folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = tmp_path / "hub" / "models--casa--modelo"
     (stored / "refs").mkdir(parents=True)
