@@ -318,7 +318,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=65_536, help="tokens of a step")
     parser.add_argument("--steps", type=int, default=8, help="steps of each of three timed rounds")
     parser.add_argument("--warm", type=int, default=6, help="steps before timing")
-    parser.add_argument("--dropout", type=float, nargs="+", default=[0.1, 0.0])
+    parser.add_argument("--dropout", type=float, nargs="+", default=[0.1, 0.0], help="of both sides")
     parser.add_argument("--limit-mb", type=float, default=12)
     parser.add_argument("--profile", action="store_true", help="only show where our time goes")
     options = parser.parse_args()
