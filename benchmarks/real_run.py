@@ -1,6 +1,9 @@
-"""One real pretraining run on a GPU: `modern-small` on ten million words of English, then BLiMP.
+"""One real pretraining run on a GPU: `modern-small` on English text, then BLiMP.
 
-python benchmarks/real_run.py --seconds 480     # called again after an interruption, it goes on
+Without `--data` the text is the ten million words of `text/en-research`. Called again, it goes on.
+
+    python tools/models.py prepare small-en --scratch DIR
+    python benchmarks/real_run.py --data DIR/parts/en/shards --seconds 540
 """
 
 import argparse
@@ -26,6 +29,12 @@ def research_text(folder: Path) -> list[str]:
     names = sorted(path.name.removesuffix(".txt.xz") for path in (data_root() / "text/en-research").iterdir())
     texts = unpack([f"en-research/{name}" for name in names], folder)
     return [word for path in texts for word in ("--text", str(path))]
+
+
+def count_words(shards: Path) -> int:
+    """Of the part that is learned from."""
+    languages = json.loads((shards / "manifest.json").read_text("utf-8"))["splits"]["train"]["languages"]
+    return sum(counts["words"] for counts in languages.values())
 
 
 def draw(train: Sequence[dict], valid: Sequence[dict]) -> list[Chart]:
@@ -74,7 +83,8 @@ def write(options: argparse.Namespace, run: Path, last: dict, valid: dict) -> No
     result = read(run.parent / "scores", "blimp")
     assert result is not None
     score = result.main
-    rows = [
+    rows = [("words of text", f"{count_words(options.data):,}")] if options.data else []
+    rows += [
         ("parameters", f"{plan['parameters']:,}"),
         ("steps, tokens", f"{last['step']:,}, {last['tokens']:,} ({plan['epochs']:.1f} epochs)"),
         ("seconds asked for, in steps", f"{options.seconds:,.0f}, {last['seconds']:,.0f}"),
