@@ -333,8 +333,8 @@ class TrainConfig(Section):
     """Checkpoints to keep."""
     patience: Positive | None = None
     """Stop after so many validations without a better loss; by default never."""
-    workers: Count = 1
-    """Processes that build batches ahead; 0: none. The batches are the same."""
+    workers: Count | None = None
+    """Processes that build batches ahead: by default 1, for a GPU up to 4; 0: none. They change no batch."""
 
     @model_validator(mode="after")
     def _check(self) -> "TrainConfig":

@@ -94,6 +94,14 @@ class MemoryDocuments:
         start, stop = self.bounds[number], self.bounds[number + 1]
         return self.ids[start:stop], self.flags[start:stop]
 
+    def parts(self, pieces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        places = [
+            place
+            for number, start, stop in pieces.tolist()
+            for place in range(self.bounds[number] + start, self.bounds[number] + stop)
+        ]
+        return self.ids[places], self.flags[places]
+
     def owner(self, ids: np.ndarray) -> np.ndarray:
         """The document that each token comes from."""
         return np.searchsorted(self.bounds, np.asarray(ids) - 5, side="right") - 1

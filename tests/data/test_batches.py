@@ -4,6 +4,7 @@ import json
 import math
 import multiprocessing
 import os
+import pickle
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, replace
@@ -219,7 +220,7 @@ def test_a_rank_takes_every_so_manyth_unit(make_documents: Callable) -> None:
     for rank in range(3):
         batches = Batches(documents, CONFIGS["documents"], 0, rank, 3)
         asked = [r for r, _ in batches.requests(Position(unit=2), 6, [Objective()] * 3)]
-        numbers = [[unit.number for unit in request.units] for request in asked]
+        numbers = [request.units.numbers.tolist() for request in asked]
         assert numbers == [[2 + 6 * step + rank, 5 + 6 * step + rank] for step in range(3)]
 
 
@@ -235,9 +236,9 @@ def test_documents_are_taken_in_a_mixed_order(make_documents: Callable) -> None:
     documents = make_documents([30] * 60, languages=[0] * 30 + [1] * 30)
     plan = Plan(documents, BatchConfig(length=32), 0)
     assert plan.windows > 5
-    windows = [plan.window(0, number).sequences[:, 0] for number in range(plan.windows)]
+    windows = [plan.window((0, number)).sequences[:, 0] for number in range(plan.windows)]
     assert sum(len(set(documents.languages[w])) == 2 for w in windows) > len(windows) / 2
-    again = [plan.window(1, number).sequences[:, 0] for number in range(plan.windows)]
+    again = [plan.window((1, number)).sequences[:, 0] for number in range(plan.windows)]
     assert sorted(np.concatenate(windows)) == sorted(np.concatenate(again)) == list(range(60))
     assert not np.array_equal(np.concatenate(windows), np.concatenate(again))
 
@@ -307,7 +308,7 @@ def shares(plan: Plan, documents, epochs: Sequence[int]) -> tuple[np.ndarray, np
     seen = np.zeros(documents.document_count, np.int64)
     for epoch in epochs:
         for window in range(plan.windows):
-            rows = plan.window(epoch, window).sequences
+            rows = plan.window((epoch, window)).sequences
             np.add.at(seen, rows[rows[:, 1] == 0, 0], 1)
     return np.bincount(documents.languages, weights=seen * documents.lengths), seen
 
@@ -372,26 +373,63 @@ def test_what_cannot_be_is_one_clear_line(make_documents: Callable) -> None:
 
 def test_workers_leave_signals_to_their_parent(make_documents: Callable) -> None:
     batches = Batches(make_documents(SIZES), BatchConfig(length=32), 1)
-    stream = batches.steps(Position(), 2, workers=1)
+    stream = batches.steps(Position(), 2, workers=2)
     next(stream)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     assert not before & {signal.SIGTERM, signal.SIGINT}
-    (worker,) = multiprocessing.active_children()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        os.kill(worker.pid, number)
+    workers = multiprocessing.active_children()
+    assert len(workers) == 3, "two build, one plans"
+    for worker in workers:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(worker.pid, number)
     for _ in range(20):  # more than were built ahead
         next(stream)
     stream.close()
-    assert not worker.is_alive()
+    assert not any(worker.is_alive() for worker in workers)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, 1, 2])
 def test_an_error_in_a_worker_stays_one_line(make_documents: Callable, workers: int) -> None:
     batches = Batches(make_documents([500]), BatchConfig(length=32, mask=MaskConfig(kind="span")))
     with pytest.raises(ConfigError) as caught:
         steps(batches, 1, objectives=[Objective(ratio=0.9)], workers=workers)
     assert "\n" not in str(caught.value)
     assert not multiprocessing.active_children(), "though the error remembers who raised it"
+
+
+def test_an_error_of_the_plan_stays_one_line_too(make_documents: Callable) -> None:
+    documents = make_documents([1] * 6)  # of one sentence each
+    with pytest.raises(ConfigError, match="documents of several sentences") as caught:
+        steps(Batches(documents, BatchConfig(length=32, pairs="sop")), 1, workers=2)
+    assert "\n" not in str(caught.value)
+    assert not multiprocessing.active_children()
+
+
+def test_what_workers_need_is_sent_to_a_fresh_process(
+    text_folder: Path, tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    """Where processes are not forked, as on macOS."""
+    recipe = Recipe.model_validate({"prepare": {"valid": 0.0, "test": 0.0, "shard_tokens": 600}})
+    prepare(find_sources([str(text_folder)]), tokenizer, tmp_path / "out", recipe, workers=1)
+    batches = Batches(Corpus.open(tmp_path / "out"), BatchConfig(length=24), 1)
+    there = pickle.loads(pickle.dumps((batches._plan.window, batches._builder.build)))
+    ((request, _),) = batches.requests(Position(), 3, [Objective()])
+    assert same(there[1](pickle.loads(pickle.dumps(request))), batches.batch(request))
+    assert np.array_equal(there[0]((0, 0)).sequences, batches._plan.window((0, 0)).sequences)
+
+
+def test_pieces_are_read_from_every_shard(text_folder: Path, tmp_path: Path, tokenizer: Tokenizer) -> None:
+    recipe = Recipe.model_validate({"prepare": {"valid": 0.0, "test": 0.0, "shard_tokens": 600}})
+    prepare(find_sources([str(text_folder)]), tokenizer, tmp_path / "out", recipe, workers=1)
+    corpus, rng = Corpus.open(tmp_path / "out"), np.random.default_rng(0)
+    assert len(corpus.manifest["splits"]["train"]["shards"]) > 2
+    numbers = rng.integers(0, corpus.document_count, 200)
+    ends = np.sort(rng.integers(0, corpus.lengths[numbers] + 1, (2, 200)), axis=0)
+    pieces = np.stack([numbers, *ends], axis=1)
+    expected = [[each[start:stop] for each in corpus.document(n)] for n, start, stop in pieces.tolist()]
+    for found, parts in zip(corpus.parts(pieces), zip(*expected, strict=True), strict=True):
+        assert np.array_equal(found, np.concatenate(parts))
+    assert [len(each) for each in corpus.parts(pieces[:0])] == [0, 0]
 
 
 def test_the_global_generator_is_left_alone(make_documents: Callable) -> None:

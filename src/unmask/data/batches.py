@@ -5,11 +5,11 @@ T tokens, S sequences, M targets
 
 import signal
 from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
-from itertools import islice, repeat
-from typing import Any, Literal, NamedTuple, Self
+from itertools import chain, islice, repeat
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -19,9 +19,12 @@ from torch.utils.data import DataLoader, Dataset
 from unmask.config import BatchConfig
 from unmask.data.masking import NEXT, Draws, Ints, Kinds, Masked, Masker, Text, mask_ratio
 from unmask.data.packing import Documents, costs
-from unmask.data.plan import HIDE, Plan, Position, Unit, generator
-from unmask.data.shards import WORD_START
+from unmask.data.plan import HIDE, Plan, Position, Units, Window, generator
+from unmask.data.shards import WORD_START, ranges
 from unmask.errors import ConfigError, UserError
+
+Asked = TypeVar("Asked")
+Made = TypeVar("Made")
 
 LONGEST_PAGE = 256  # tokens: what a page costs grows with their square
 LONGEST_ASKED = 512  # the same where whoever asks for pages has more to gain: a step in one launch
@@ -78,15 +81,15 @@ class Objective:
 class Request:
     """Everything that decides a batch; small, so that it travels to a worker in place of the plan."""
 
-    units: tuple[Unit, ...]
+    units: Units
     objective: Objective
 
 
 class Batches:
     """Batches of a corpus: a pure function of (corpus, config, seed) and the units asked for.
 
-    A step takes the next `units_per_step` units, and of these a rank takes every `ranks`-th. With workers the
-    plan stays in this process; the workers build tensors from the memory-mapped corpus.
+    A step takes the next `units_per_step` units, and of these a rank takes every `ranks`-th. Workers build
+    tensors from the memory-mapped corpus; where there are several, one more plans.
     """
 
     def __init__(
@@ -111,15 +114,20 @@ class Batches:
         return self._plan.tokens / self._plan.capacity if self._plan.capacity else 1.0
 
     def requests(
-        self, start: Position, units_per_step: int | Iterable[int], objectives: Iterable[Objective]
+        self,
+        start: Position,
+        units_per_step: int | Iterable[int],
+        objectives: Iterable[Objective],
+        windows: Iterable[Window] | None = None,
     ) -> Iterator[tuple[Request, Position]]:
         """This rank's part of each step, one step per objective, and the position after the step."""
         sizes = repeat(units_per_step) if isinstance(units_per_step, int) else units_per_step
-        stream = self._plan.units(start)
-        for objective, size in zip(objectives, sizes, strict=False):
-            units = list(islice(stream, size))
-            ours = tuple(unit for unit, _ in units[self._rank :: self._ranks])
-            yield Request(ours, objective), units[-1][1]
+        steps = self._plan.units(start, sizes, windows)
+        for objective, (units, position) in zip(objectives, steps, strict=False):
+            yield Request(self._ours(units), objective), position
+
+    def _ours(self, units: Units) -> Units:
+        return units if self._ranks == 1 else units.only(np.arange(len(units)) % self._ranks == self._rank)
 
     def batch(self, request: Request) -> Batch:
         """Build one batch."""
@@ -138,13 +146,18 @@ class Batches:
             objectives = repeat(Objective(ratio=mask_ratio(self._config.mask, 0)))
         positions: deque[Position] = deque()
 
-        def ask() -> Iterator[Request]:
-            for request, position in self.requests(start, units_per_step, objectives):
+        def ask(windows: Iterable[Window] | None) -> Iterator[Request]:
+            for request, position in self.requests(start, units_per_step, objectives, windows):
                 positions.append(position)
                 yield request
 
-        for batch in self._load(ask(), workers, pin):
-            yield batch, positions.popleft()
+        with ExitStack() as running:
+            windows = None
+            if workers > 1:
+                windows = running.enter_context(_made(self._plan.window, self._plan.turns(start), 1))
+            batches = running.enter_context(_made(self._builder.build, ask(windows), workers, pin))
+            for batch in batches:
+                yield batch, positions.popleft()
 
     def one_pass(
         self, units_per_batch: int, workers: int = 0, pin: bool = False, objective: Objective | None = None
@@ -154,39 +167,45 @@ class Batches:
         objective = objective or Objective(ratio=mask_ratio(self._config.mask, 1))
 
         def ask() -> Iterator[Request]:
-            mine: list[Unit] = []
-            for count, (unit, _) in enumerate(plan.units(Position())):
-                if unit.epoch:
+            for units, _ in plan.units(Position(), repeat(units_per_batch * self._ranks)):
+                mine = self._ours(units)
+                mine = mine.only(mine.epochs == 0)
+                if len(mine):
+                    yield Request(mine, objective)
+                if units.epochs[-1]:
                     break
-                if count % self._ranks == self._rank:
-                    mine.append(unit)
-                if len(mine) == units_per_batch:
-                    yield Request(tuple(mine), objective)
-                    mine = []
-            if mine:
-                yield Request(tuple(mine), objective)
 
-        return self._load(ask(), workers, pin)
+        with _made(self._builder.build, ask(), workers, pin) as batches:
+            yield from batches
 
-    def _load(self, requests: Iterator[Request], workers: int, pin: bool) -> Iterator[Batch]:
-        loader: DataLoader[Batch | UserError] = DataLoader(
-            self._builder,
-            batch_size=None,
-            sampler=_Once(requests),
-            num_workers=workers,
-            pin_memory=pin,
-            generator=torch.Generator(),  # else it would draw from the global one
-        )
-        with _signals_held():
-            batches = iter(loader)
-        try:
-            for batch in batches:
-                if isinstance(batch, UserError):
-                    raise batch
-                yield batch
-        finally:  # an error's traceback may keep them alive, and Python would wait for them at its end
-            if workers:
-                batches._shutdown_workers()  # type: ignore[attr-defined]
+
+@contextmanager
+def _made(
+    make: Callable[[Asked], Made], asked: Iterator[Asked], workers: int, pin: bool = False
+) -> Iterator[Iterator[Made]]:
+    """What `make` gives for each thing that is asked, in order, made ahead by so many processes."""
+    first = list(islice(asked, 1))  # whoever asks may fail: before there are processes that outlive it
+    loader: DataLoader[Made | UserError] = DataLoader(
+        _Making(make),
+        batch_size=None,
+        sampler=_Once(chain(first, asked)),
+        num_workers=workers,
+        pin_memory=pin,
+        generator=torch.Generator(),  # else it would draw from the global one
+    )
+    with _signals_held():
+        found = iter(loader)
+    try:
+        yield map(_checked, found)
+    finally:  # an error's traceback may keep them alive, and Python would wait for them at its end
+        if workers:
+            found._shutdown_workers()  # type: ignore[attr-defined]
+
+
+def _checked(made: Made | UserError) -> Made:
+    if isinstance(made, UserError):
+        raise made
+    return made
 
 
 @contextmanager
@@ -200,16 +219,29 @@ def _signals_held() -> Iterator[None]:
 
 
 class _Once:
-    """What DataLoader calls a sampler: the requests, in order."""
+    """What DataLoader calls a sampler: what is asked, in order."""
 
-    def __init__(self, requests: Iterator[Request]) -> None:
-        self._requests = requests
+    def __init__(self, asked: Iterator[Any]) -> None:
+        self._asked = asked
 
-    def __iter__(self) -> Iterator[Request]:
-        return self._requests
+    def __iter__(self) -> Iterator[Any]:
+        return self._asked
 
 
-class Builder(Dataset[Batch | UserError]):
+class _Making(Dataset[Any]):
+    """What DataLoader calls a dataset."""
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        self._make = make
+
+    def __getitem__(self, asked: Any) -> Any:
+        try:
+            return self._make(asked)
+        except UserError as error:
+            return error  # raised in a worker it would come back as a long text
+
+
+class Builder:
     """Builds a batch from a request; all that a worker needs."""
 
     def __init__(self, documents: Documents, config: BatchConfig, seed: int, pages: bool) -> None:
@@ -221,17 +253,11 @@ class Builder(Dataset[Batch | UserError]):
         self._reserved = np.zeros(documents.vocab_size, np.bool_)
         self._reserved[list(documents.special.all)] = True
 
-    def __getitem__(self, request: Request) -> Batch | UserError:
-        try:
-            return self.build(request)
-        except UserError as error:
-            return error  # raised in a worker it would come back as a long text
-
     def build(self, request: Request) -> Batch:
         """The batch of a request."""
-        table = np.concatenate([unit.sequences for unit in request.units])
+        table = request.units.sequences
         sizes = costs(table, self._documents.special.pair_separators)
-        places = _places(sizes, [len(unit.sequences) for unit in request.units], self._page)
+        places = _places(sizes, request.units.counts, self._page)
         bounds = places.bounds
         ids, flags = self._write(table, places)
         causal = request.objective.kind == "causal"
@@ -260,21 +286,20 @@ class Builder(Dataset[Batch | UserError]):
         ids = np.full(int(places.bounds[-1]), special.sep, np.int64)
         flags = np.zeros(len(ids), np.uint8)
         ids[places.starts] = special.cls
-        for begin, (number, start, stop, *second) in zip(places.starts.tolist(), table.tolist(), strict=True):
-            self._copy(ids, flags, begin + 1, number, start, stop)
-            if second and second[2]:
-                place = begin + 1 + stop - start + special.pair_separators
-                self._copy(ids, flags, place, *second[:3])
+        begins, sizes = places.starts + 1, table[:, 2] - table[:, 1]
+        where, pieces = ranges(begins, sizes), table[:, :3]
+        if table.shape[1] > 3 and (second := table[:, 5] > 0).any():
+            ends = (begins + sizes + special.pair_separators)[second]
+            more = table[second, 3:6]
+            where = np.concatenate([where, ranges(ends, more[:, 2] - more[:, 1])])
+            pieces = np.concatenate([pieces, more])
+        ids[where], flags[where] = self._documents.parts(pieces)
         return ids, flags
-
-    def _copy(self, ids: Ints, flags: Kinds, place: int, number: int, start: int, stop: int) -> None:
-        document_ids, document_flags = self._documents.document(number)
-        ids[place : place + stop - start] = document_ids[start:stop]
-        flags[place : place + stop - start] = document_flags[start:stop]
 
     def _hide(self, request: Request, ids: Ints, flags: Kinds, places: "Places") -> Masked:
         text = Text(self._reserved[ids], (flags & WORD_START).astype(np.bool_), places.units)
-        draws = Draws([generator(self._seed, HIDE, unit.epoch, unit.number) for unit in request.units])
+        units = zip(request.units.epochs.tolist(), request.units.numbers.tolist(), strict=True)
+        draws = Draws([generator(self._seed, HIDE, epoch, number) for epoch, number in units])
         return self._masker(ids, text, request.objective.ratio, draws)
 
 
@@ -289,10 +314,10 @@ class Places(NamedTuple):
     """Where each unit begins, and the end of the last."""
 
 
-def _places(sizes: Ints, counts: list[int], page: int | None) -> Places:
+def _places(sizes: Ints, counts: Ints, page: int | None) -> Places:
     """Texts of these sizes one after the other; with pages every unit, so many texts, begins a new one."""
     bounds = np.concatenate([[0], np.cumsum(sizes)])
-    units = bounds[np.cumsum([0, *counts])]
+    units = bounds[np.concatenate([[0], np.cumsum(counts)])]
     if page is None:
         return Places(bounds[:-1], bounds, units)
     pages = page * np.arange(len(units))

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.config import MaskConfig
-from unmask.data.shards import Special
+from unmask.data.shards import Special, ranges
 from unmask.errors import ConfigError
 
 Ints = npt.NDArray[np.int64]
@@ -145,12 +145,6 @@ CHOOSERS: dict[str, Chooser] = {"token": choose_tokens, "word": choose_words, "s
 def _total(counts: npt.NDArray[np.integer] | Bools) -> Ints:
     """0, then the running total."""
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-
-
-def ranges(starts: Ints, sizes: Ints) -> Ints:
-    """The numbers start, start + 1, … of every range, one after the other."""
-    total = _total(sizes)
-    return np.repeat(starts - total[:-1], sizes) + np.arange(total[-1])
 
 
 def _within(counts: Ints) -> Ints:

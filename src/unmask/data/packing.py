@@ -35,6 +35,9 @@ class Documents(Protocol):
     def document(self, number: int, /) -> tuple[Array, Array]:
         """The ids and flags of one document."""
 
+    def parts(self, pieces: Ints, /) -> tuple[Array, Array]:
+        """The ids and flags of pieces, rows of (document, start, stop), one after the other."""
+
 
 _RANKS = bytes(2 if flag & SENTENCE_START else flag & WORD_START for flag in range(256))
 

@@ -5,17 +5,17 @@ on its own. Every step is a pure function of (seed, epoch, window), so the k-th 
 for every number of workers and ranks.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from itertools import count
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numpy.random.bit_generator import ISeedSequence
 
 from unmask.config import BatchConfig
-from unmask.data.masking import Ints
+from unmask.data.masking import Bools, Ints
 from unmask.data.packing import Documents, best_fit, costs, fill_gaps, single_sentences, whole_documents
 from unmask.data.pairs import NO_PAIR, make_pairs, several_sentences
 from unmask.errors import ConfigError, CorpusError
@@ -53,12 +53,32 @@ class Position:
     first: int = 0
 
 
-class Unit(NamedTuple):
-    """The sequences packed into the `number`-th unit of an epoch."""
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Some units and the sequences packed into them: few arrays, which travel to a worker fast."""
 
-    epoch: int
-    number: int
+    epochs: Ints
+    numbers: Ints
+    """Of each in its epoch."""
+    counts: Ints
+    """Sequences of each."""
     sequences: Ints
+    """Those of the first, those of the second, …"""
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def only(self, these: Bools) -> "Units":
+        """Those for which it is true."""
+        rows = np.repeat(these, self.counts)
+        return Units(self.epochs[these], self.numbers[these], self.counts[these], self.sequences[rows])
+
+    @staticmethod
+    def joined(parts: Sequence["Units"]) -> "Units":
+        """All of them in a row."""
+        if len(parts) == 1:
+            return parts[0]
+        return Units(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Units)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +87,20 @@ class Window:
 
     sequences: Ints
     bounds: Ints
+    tokens: int
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
+
+    def units(self, low: int, high: int, epoch: int, first: int) -> Units:
+        """Some of them, of a window of this epoch whose first unit has this number."""
+        bounds = self.bounds[low : high + 1]
+        return Units(
+            np.full(high - low, epoch),
+            np.arange(first + low, first + high),
+            np.diff(bounds),
+            self.sequences[bounds[0] : bounds[-1]],
+        )
 
 
 class Plan:
@@ -89,25 +120,48 @@ class Plan:
         tokens = max(WINDOW_TOKENS, WINDOW_UNITS * config.length)
         per_window = max(2, int(tokens / documents.lengths[filled].mean()))
         self.windows = max(1, sum(self._takes) // per_window)
-        self._order = lru_cache(maxsize=1)(self._draw_order)
-        self.tokens = self.capacity = 0  # of the windows planned so far
+        self._drawn = -1, np.empty(0, np.uint32)
+        self.tokens = self.capacity = 0  # of the windows taken so far
 
-    def units(self, start: Position) -> Iterator[tuple[Unit, Position]]:
-        """Units from a position on, epoch after epoch without end, each with the position after it."""
-        epoch, window, first = start.epoch, start.window, start.first
-        if not (0 <= window < self.windows and 0 <= first <= start.unit and epoch >= 0):
+    def turns(self, start: Position) -> Iterator[tuple[int, int]]:
+        """The epoch and number of the windows from a position on, without end."""
+        yield from ((start.epoch, number) for number in range(start.window, self.windows))
+        yield from ((epoch, number) for epoch in count(start.epoch + 1) for number in range(self.windows))
+
+    def units(
+        self, start: Position, sizes: Iterable[int], windows: Iterable[Window] | None = None
+    ) -> Iterator[tuple[Units, Position]]:
+        """So many units at a time, epoch after epoch, each time with the position after them.
+
+        `windows`: those of `turns`, if something else makes them.
+        """
+        if not (0 <= start.window < self.windows and 0 <= start.first <= start.unit and start.epoch >= 0):
             raise CorpusError(f"there is no {start} here: it was saved with another corpus or other settings")
-        while True:
-            packed = self.window(epoch, window)
-            for i in range(max(start.unit - first, 0) if epoch == start.epoch else 0, len(packed)):
-                rows = packed.sequences[packed.bounds[i] : packed.bounds[i + 1]]
-                yield Unit(epoch, first + i, rows), Position(epoch, first + i + 1, window, first)
-            window, first = window + 1, first + len(packed)
-            if window == self.windows:
-                epoch, window, first = epoch + 1, 0, 0
+        made = map(self.window, self.turns(start)) if windows is None else windows
+        coming = zip(self.turns(start), made, strict=False)
+        (epoch, number), window = next(coming)
+        first, at = start.first, start.unit - start.first
+        self._note(window)
+        for size in sizes:
+            parts: list[Units] = []
+            while size:
+                while at >= len(window):
+                    before = epoch, len(window)
+                    (epoch, number), window = next(coming)
+                    self._note(window)
+                    first, at = (first + before[1], at - before[1]) if epoch == before[0] else (0, 0)
+                stop = min(at + size, len(window))
+                parts.append(window.units(at, stop, epoch, first))
+                at, size = stop, size - (stop - at)
+            yield Units.joined(parts), Position(epoch, first + at, number, first)
 
-    def window(self, epoch: int, number: int) -> Window:
+    def _note(self, window: Window) -> None:
+        self.tokens += window.tokens
+        self.capacity += len(window) * self._config.length
+
+    def window(self, turn: tuple[int, int]) -> Window:
         """Cut, pack and shuffle one window of an epoch."""
+        epoch, number = turn
         order = self._order(epoch)
         low, high = (len(order) * edge // self.windows for edge in (number, number + 1))
         rng = generator(self._seed, PACK, epoch, number)
@@ -122,9 +176,8 @@ class Plan:
         units = unit_of_bin[bins]
         by_unit = np.argsort(units, kind="stable")
         bounds = np.searchsorted(units[by_unit], np.arange(len(unit_of_bin) + 1))
-        self.tokens += int(costs(sequences, self._documents.special.pair_separators).sum())
-        self.capacity += len(unit_of_bin) * self._config.length
-        return Window(sequences[by_unit], bounds)
+        tokens = int(costs(sequences, self._documents.special.pair_separators).sum())
+        return Window(sequences[by_unit], bounds, tokens)
 
     def _pack(self, numbers: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
         documents, config = self._documents, self._config
@@ -138,8 +191,10 @@ class Plan:
         sizes = costs(sequences, documents.special.pair_separators)
         return sequences, best_fit(sizes, config.length)
 
-    def _draw_order(self, epoch: int) -> npt.NDArray[np.uint32]:
+    def _order(self, epoch: int) -> npt.NDArray[np.uint32]:
         """The documents of an epoch; a language goes through all of its documents before any comes again."""
+        if self._drawn[0] == epoch:
+            return self._drawn[1]
         parts = []
         for code, (group, take) in enumerate(zip(self._groups, self._takes, strict=True)):
             low, high = epoch * take, (epoch + 1) * take
@@ -149,6 +204,7 @@ class Plan:
                 parts.append(shuffled[max(low - base, 0) : high - base])
         order = np.concatenate(parts)
         generator(self._seed, SHUFFLE, epoch).shuffle(order)
+        self._drawn = epoch, order
         return order
 
 

@@ -106,6 +106,12 @@ def read_arrays(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
     return arrays, facts
 
 
+def ranges(starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The numbers start, start + 1, … of every range, one after the other."""
+    ends = np.cumsum(sizes, dtype=np.int64)
+    return np.repeat(starts - ends + sizes, sizes) + np.arange(ends[-1] if len(ends) else 0)
+
+
 class Corpus:
     """One split of a prepared folder, read in place: memory does not grow with its size."""
 
@@ -140,6 +146,20 @@ class Corpus:
         arrays, local = self._shards[shard], number - self._starts[shard]
         start, end = arrays["offsets"][local], arrays["offsets"][local + 1]
         return arrays["ids"][start:end], arrays["flags"][start:end]
+
+    def parts(self, pieces: npt.NDArray[np.int64]) -> tuple[Array, Array]:
+        """The ids and flags of pieces, rows of (document, start, stop), one after the other."""
+        numbers, sizes = pieces[:, 0], pieces[:, 2] - pieces[:, 1]
+        places = np.cumsum(sizes) - sizes
+        ids = np.empty(int(sizes.sum()), token_dtype(self.vocab_size))
+        flags = np.empty(len(ids), np.uint8)
+        shards = np.searchsorted(self._starts, numbers, side="right") - 1
+        for shard in np.unique(shards).tolist():
+            here, arrays = shards == shard, self._shards[shard]
+            begins = arrays["offsets"][numbers[here] - self._starts[shard]] + pieces[here, 1]
+            source, target = ranges(begins, sizes[here]), ranges(places[here], sizes[here])
+            ids[target], flags[target] = arrays["ids"][source], arrays["flags"][source]
+        return ids, flags
 
     @cached_property
     def lengths(self) -> npt.NDArray[np.int64]:

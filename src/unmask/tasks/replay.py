@@ -14,9 +14,10 @@ from unmask.checkpoint import load_model
 from unmask.config import BatchConfig, Recipe, TextConfig
 from unmask.data.batches import Batch, Batches
 from unmask.data.encode import Encoder
+from unmask.data.masking import Ints
 from unmask.data.plan import Position
 from unmask.data.prepare import tokenizer_facts
-from unmask.data.shards import Special
+from unmask.data.shards import Special, ranges
 from unmask.errors import InputError, ModelError
 from unmask.model.network import Model
 from unmask.model.weights import LoadReport
@@ -64,6 +65,11 @@ class PlainText:
     def document(self, number: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """The ids and flags of one document."""
         where = slice(self._bounds[number], self._bounds[number + 1])
+        return self._ids[where], self._flags[where]
+
+    def parts(self, pieces: Ints) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The ids and flags of pieces of documents, one after the other."""
+        where = ranges(self._bounds[pieces[:, 0]] + pieces[:, 1], pieces[:, 2] - pieces[:, 1])
         return self._ids[where], self._flags[where]
 
 

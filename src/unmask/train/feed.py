@@ -7,8 +7,11 @@ from unmask.data.batches import Batch, Batches
 from unmask.data.packing import Documents
 from unmask.data.plan import Position
 from unmask.errors import ConfigError
+from unmask.processes import cores
 from unmask.train import parallel
 from unmask.train.schedule import Schedule, Stage, micro_batches
+
+_WORKERS = 4  # for a GPU: one of them builds 2 to 4 million tokens a second, a small model takes more
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,8 @@ def feed(
 ) -> Generator[StepInput, None, None]:
     """The inputs of every step from `start` on; `position` is the one after the step before.
 
-    `pages`: on pages wherever they can be, not only where that saves work, so that shapes stay the same.
+    `pin`: for a GPU. `pages`: on pages wherever they can be, not only where that saves work, so that shapes
+    stay the same.
     """
     ahead = [stage for stage in schedule.stages() if stage.stop > start]
     for stage in ahead:  # told now, not when the stage begins: days may lie between
@@ -80,7 +84,7 @@ def _stage_inputs(
         position,
         (size for step in steps for size in sizes(step)),
         (schedule.objective(step) for step in steps for _ in sizes(step)),
-        recipe.train.workers,
+        recipe.train.workers if recipe.train.workers is not None else min(_WORKERS, cores()) if pin else 1,
         pin,
     )
     for step in steps:
