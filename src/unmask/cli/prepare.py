@@ -39,7 +39,8 @@ def register(app: typer.Typer) -> None:
 def prepare(
     texts: Texts,
     tokenizer: Annotated[
-        Path, typer.Option("--tokenizer", "-t", help="The tokenizer folder.", show_default=False)
+        Path,
+        typer.Option("--tokenizer", "-t", help="Its folder, or a model's.", show_default=False),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The corpus folder to make.", show_default=False)],
     workers: Annotated[
@@ -90,6 +91,7 @@ def prepare(
     from unmask.data.prepare import Job, prepare_on_ray
     from unmask.data.prepare import prepare as run
     from unmask.errors import ConfigError
+    from unmask.predict.folders import find_tokenizer
     from unmask.text import find_sources
     from unmask.tokenizer import Tokenizer
 
@@ -99,7 +101,7 @@ def prepare(
         raise ConfigError("--engine ray makes the shares itself: leave --shard out")
     if ray_address and (engine != "ray" or workers):
         raise ConfigError("--ray-address goes with --engine ray, and takes all of the cluster: no --workers")
-    given = find_sources(texts), Tokenizer.load(tokenizer), out, settings, workers
+    given = find_sources(texts), Tokenizer.load(find_tokenizer(tokenizer)), out, settings, workers
     if engine == "ray":
         manifest = prepare_on_ray(*given, ray_address, progress(quiet))
     else:

@@ -76,6 +76,7 @@ def tokenizer(
     """Train a vocabulary from text, add entries to one, or report how well one fits."""
     from unmask.config import load_recipe
     from unmask.errors import ConfigError, OutputError
+    from unmask.predict.folders import find_tokenizer
     from unmask.text import find_sources
     from unmask.tokenizer import Tokenizer
     from unmask.tokenizer.build import build_tokenizer, check_free, measure_tokenizer
@@ -90,14 +91,14 @@ def tokenizer(
     if out:
         check_free(out, force)
     if report:
-        loaded = Tokenizer.load(report, show)
+        loaded = Tokenizer.load(find_tokenizer(report), show)
         result = measure_tokenizer(loaded, find_sources(texts), settings.text, words, show)
         if out:
             result.save(out)
     elif not out:
         raise ConfigError("say where to write the tokenizer: -o DIR")
     else:
-        base = (Tokenizer.load(extend, show), add) if extend else None
+        base = (Tokenizer.load(find_tokenizer(extend), show), add) if extend else None
         result = build_tokenizer(find_sources(texts), out, settings, base, words, show)
     if json_:
         from dataclasses import asdict

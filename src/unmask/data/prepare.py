@@ -18,6 +18,7 @@ import shlex
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -98,8 +99,16 @@ def prepare(
         if empty:
             progress.say(passed_over(empty))
         manifest = _finish(out, tokenizer, recipe, plan, parts, progress)
-        _date(out / MANIFEST, batches)
+        if left := any(split["documents"] for split in manifest["splits"].values()):
+            _date(out / MANIFEST, batches)
     shutil.rmtree(work, ignore_errors=True)
+    if not left:
+        with suppress(OSError):
+            out.rmdir()  # unless it holds other things
+        reasons = ", ".join(f"{count} {reason}" for reason, count in manifest["dropped"].items())
+        raise InputError(
+            f"no documents are left to prepare (dropped: {reasons or 'none, the input is empty'})"
+        )
     return manifest
 
 
@@ -148,7 +157,7 @@ def _finish(
     parts: Sequence[Path],
     progress: Progress,
 ) -> dict[str, Any]:
-    """Build the whole folder aside, then move it into place, the manifest last."""
+    """Build the whole folder aside, then, if it holds anything, move it into place, the manifest last."""
     aside = out / WORK / "joined"
     with disk_errors(out):
         shutil.rmtree(aside, ignore_errors=True)
@@ -157,11 +166,7 @@ def _finish(
         facts = join_parts(parts, aside, recipe.prepare, plan, progress)
         manifest = {"format": FORMAT, **{key: plan[key] for key in _LASTING}, **facts}
         if not any(split["documents"] for split in facts["splits"].values()):
-            _clear(out / WORK)
-            reasons = ", ".join(f"{count} {reason}" for reason, count in facts["dropped"].items())
-            raise InputError(
-                f"no documents are left to prepare (dropped: {reasons or 'none, the input is empty'})"
-            )
+            return manifest
         write_json(aside / MANIFEST, manifest)
         for path in sorted(aside.iterdir(), key=lambda path: path.name == MANIFEST):
             target = out / path.name

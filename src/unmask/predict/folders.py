@@ -36,6 +36,13 @@ def find_folder(name: str | Path) -> Path:
     return cached
 
 
+def find_tokenizer(name: str | Path) -> Path:
+    """Where a tokenizer may be: a path that exists, else a model known by name, else the path as given."""
+    path = Path(name)
+    known = BUNDLED / path if str(name) in bundled_names() else _cached(str(name))
+    return path if path.exists() or known is None else known
+
+
 def bundled_names() -> list[str]:
     """The names of the models that come with the package."""
     return sorted(path.parent.name for path in BUNDLED.glob(f"*/{CONFIG}"))
