@@ -64,6 +64,20 @@ def test_pretraining_goes_on_from_a_name(names: Path) -> None:
     assert unmask.load("run/model", "cpu").config == unmask.load("mini-pt", "cpu").config
 
 
+def test_a_tokenizer_by_the_name_of_its_model(names: Path) -> None:
+    Path("a.txt").write_text("A chuva caiu.\n\nO rio subiu até à porta da casa velha.", "utf-8")
+    reports = [
+        json.loads(run("tokenizer", "--report", name, "a.txt", "--json", "-q"))
+        for name in ("mini-pt", names / "mini-pt")
+    ]
+    assert reports[0] == reports[1]
+    run("prepare", "a.txt", "--tokenizer", "mini-pt", "-o", "shards", "-q")
+    found = Path("shards/tokenizer/tokenizer.json").read_bytes()
+    assert found == (names / "mini-pt/tokenizer.json").read_bytes()
+    refused = CliRunner().invoke(app, ["prepare", "a.txt", "--tokenizer", "mini-xx", "-o", "other"])
+    assert "no tokenizer at mini-xx" in str(refused.exception)
+
+
 def test_a_path_comes_before_a_name(names: Path) -> None:
     (names / "mini-pt").rename("mini-pt")
     assert find_folder("mini-pt") == Path("mini-pt")
@@ -110,7 +124,7 @@ def test_what_the_package_holds_can_be_opened() -> None:
 
 def test_they_know_their_language() -> None:
     for name, text, words in (
-        ("mini-en", "She opened the [MASK] and went in.", {"door", "gate"}),
+        ("mini-en", "She opened the [MASK] and went in.", {"door", "window"}),
         ("mini-pt", "Ela abriu a [MASK] e entrou em casa.", {"porta", "janela"}),
     ):
         lm = unmask.load(name, "cpu")
