@@ -123,7 +123,7 @@ def main() -> None:
     body = (
         f"{corpus.document_count:,} documents, {corpus.token_count:,} tokens, {BATCH_TOKENS:,} a batch.\n\n"
         + table(["length", "workers", "batches", "batches/s", "tokens/s", "fill rate"], rows)
-        + "\n\nPlanning (cutting and packing, in the main process), per second of processor time:\n\n"
+        + "\n\nPlanning (cutting and packing, by one process), per second of processor time:\n\n"
         + table(["length", "sequences", "million tokens/s"], plans)
     )
     write_result("batches", "Masked batches per second", body, ["numpy", "torch", "transformers"])

@@ -46,15 +46,16 @@ def worker_pool(
 
 
 @contextmanager
-def worker_errors() -> Iterator[None]:
+def worker_errors(
+    advice: str = "run the same command again, perhaps with fewer --workers",
+) -> Iterator[None]:
     """A worker that dies is one clear line."""
     try:
         yield
-    except BrokenProcessPool as error:
-        raise UserError(
-            "a worker process died (out of memory, or killed): run the same command again, "
-            "perhaps with fewer --workers"
-        ) from error
+    except RuntimeError as error:
+        if not isinstance(error, BrokenProcessPool) and not str(error).startswith("DataLoader worker"):
+            raise
+        raise UserError(f"a worker process died (out of memory, or killed): {advice}") from error
 
 
 @contextmanager
@@ -154,13 +155,18 @@ def folder_lock(folder: Path, shared: bool = False) -> Iterator[None]:
 
 
 def _begin(setup: Callable[..., object] | None, values: tuple[Any, ...]) -> None:
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     if setup:
         setup(*values)
 
 
-def _end_with_parent() -> None:
+def end_with_parent(*_: object) -> None:
+    """For a process that was started: be gone when the one that started it is, however it ended."""
     parent = parent_process()
     assert parent is not None
-    connection.wait([parent.sentinel])
-    os._exit(1)
+
+    def wait() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()

@@ -6,12 +6,16 @@ import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, replace
 from itertools import islice, pairwise, repeat
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -22,7 +26,7 @@ from unmask.data import plan as plan_module
 from unmask.data.batches import Batch, Batches, Objective
 from unmask.data.masking import MASK, NEXT
 from unmask.data.pairs import NO_PAIR
-from unmask.data.plan import Plan, Position, generator
+from unmask.data.plan import Plan, Position, Window, generator
 from unmask.data.prepare import prepare
 from unmask.data.shards import Corpus, Special
 from unmask.errors import ConfigError, CorpusError
@@ -397,12 +401,53 @@ def test_an_error_in_a_worker_stays_one_line(make_documents: Callable, workers: 
     assert not multiprocessing.active_children(), "though the error remembers who raised it"
 
 
-def test_an_error_of_the_plan_stays_one_line_too(make_documents: Callable) -> None:
-    documents = make_documents([1] * 6)  # of one sentence each
-    with pytest.raises(ConfigError, match="documents of several sentences") as caught:
-        steps(Batches(documents, BatchConfig(length=32, pairs="sop")), 1, workers=2)
-    assert "\n" not in str(caught.value)
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("number", [0, 1])  # the second window is asked for while the workers begin
+def test_an_error_of_the_plan_leaves_no_process(
+    make_documents: Callable, monkeypatch: pytest.MonkeyPatch, workers: int, number: int
+) -> None:
+    whole = Plan.window
+
+    def window(self: Plan, turn: tuple[int, int]) -> Window:
+        if turn == (0, number):
+            raise CorpusError("this window is gone")
+        return whole(self, turn)
+
+    monkeypatch.setattr(Plan, "window", window)
+    with pytest.raises(CorpusError) as caught:
+        steps(Batches(make_documents(SIZES), BatchConfig(length=32)), 9, workers=workers)
+    assert str(caught.value) == "this window is gone"
     assert not multiprocessing.active_children()
+
+
+_LEFT_ALONE = """
+import multiprocessing, time
+from tests.data.conftest import MemoryDocuments
+from unmask.config import BatchConfig
+from unmask.data.batches import Batches
+from unmask.data.plan import Position
+
+documents = MemoryDocuments([30] * 4000)  # a window of more than a pipe takes
+stream = Batches(documents, BatchConfig(length=32)).steps(Position(), 4, workers=2)
+next(stream)
+print(*(process.pid for process in multiprocessing.active_children()), flush=True)
+time.sleep(60)
+"""
+
+
+def test_workers_end_with_a_parent_that_is_killed() -> None:
+    command = [sys.executable, "-c", _LEFT_ALONE]
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as parent:
+        assert parent.stdout
+        workers = [psutil.Process(int(pid)) for pid in parent.stdout.readline().split()]
+        time.sleep(1)  # until the one that plans waits for someone to read
+        parent.kill()
+    assert len(workers) == 3
+    _, alive = psutil.wait_procs(workers, timeout=30)
+    for worker in alive:
+        worker.kill()
+    assert not alive
 
 
 def test_what_workers_need_is_sent_to_a_fresh_process(

@@ -148,6 +148,20 @@ def test_a_signal_saves_and_stops(place: Path, undisturbed: Outcome, number: sig
     assert result(run) == undisturbed
 
 
+def test_a_worker_that_dies_is_one_clear_line(place: Path, undisturbed: Outcome) -> None:
+    """Two that build batches and one that plans: whichever it is."""
+    run = place / "worker"
+    for number in range(3):
+        process = train(place, run, "train.workers=2")
+        wait_for_step(run, 10 * (number + 1))
+        workers = psutil.Process(process.pid).children(recursive=True)
+        assert len(workers) == 3
+        workers[number].kill()
+        fail(process, "a worker process died (out of memory, or killed): go on with --resume")
+    finish(train(place, run, "train.workers=2"))
+    assert result(run) == undisturbed
+
+
 def test_a_full_disk_is_one_clear_line_and_the_last_checkpoint_is_whole(
     place: Path, undisturbed: Outcome, small_disk: Any
 ) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from unmask.config import Recipe
+from unmask.config import Recipe, TrainConfig
 from unmask.data.plan import Position
 from unmask.errors import ConfigError
+from unmask.train import feed as feed_module
 from unmask.train.feed import feed
 from unmask.train.loop import Trainer, seed_of
 from unmask.train.machine import Machine, repeatable
@@ -173,3 +174,14 @@ def test_precision(small: Make, shards: Path, tmp_path: Path, precision: str) ->
     assert machine.bf16 == (precision == "bf16")
     assert all(weight.dtype == torch.float32 for weight in trainer.model.parameters())
     assert next(trainer.run(_inputs(trainer, material))).loss == pytest.approx(5, abs=0.5)
+
+
+def test_how_many_build_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, expected in ((2, 1), (4, 3), (64, 4)):
+        monkeypatch.setattr(feed_module, "cores", lambda cores=cores: cores)
+        assert feed_module._workers(TrainConfig(), True) == expected
+        assert feed_module._workers(TrainConfig(), False) == 1
+        assert feed_module._workers(TrainConfig(workers=0), True) == 0
+    monkeypatch.setattr(feed_module.parallel, "ranks_here", lambda: 8)
+    monkeypatch.setattr(feed_module, "cores", lambda: 16)
+    assert feed_module._workers(TrainConfig(), True) == 1, "of the cores that each of eight processes has"

@@ -40,7 +40,7 @@ def prepare(
     texts: Texts,
     tokenizer: Annotated[
         Path,
-        typer.Option("--tokenizer", "-t", help="Its folder, or a model's.", show_default=False),
+        typer.Option("--tokenizer", "-t", help="Its folder, or a model's, or its name.", show_default=False),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The corpus folder to make.", show_default=False)],
     workers: Annotated[

@@ -3,12 +3,13 @@
 T tokens, S sequences, M targets
 """
 
+import multiprocessing
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
-from itertools import chain, islice, repeat
+from itertools import repeat
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -22,6 +23,7 @@ from unmask.data.packing import Documents, costs
 from unmask.data.plan import HIDE, Plan, Position, Units, Window, generator
 from unmask.data.shards import WORD_START, ranges
 from unmask.errors import ConfigError, UserError
+from unmask.processes import end_with_parent
 
 Asked = TypeVar("Asked")
 Made = TypeVar("Made")
@@ -184,28 +186,37 @@ def _made(
     make: Callable[[Asked], Made], asked: Iterator[Asked], workers: int, pin: bool = False
 ) -> Iterator[Iterator[Made]]:
     """What `make` gives for each thing that is asked, in order, made ahead by so many processes."""
-    first = list(islice(asked, 1))  # whoever asks may fail: before there are processes that outlive it
+    once = _Once(asked)
     loader: DataLoader[Made | UserError] = DataLoader(
         _Making(make),
         batch_size=None,
-        sampler=_Once(chain(first, asked)),
+        sampler=once,
         num_workers=workers,
+        worker_init_fn=end_with_parent,
         pin_memory=pin,
         generator=torch.Generator(),  # else it would draw from the global one
     )
-    with _signals_held():
-        found = iter(loader)
+    others, found = multiprocessing.active_children(), None
     try:
-        yield map(_checked, found)
+        with _signals_held():
+            found = iter(loader)
+        yield _told(found, once)
     finally:  # an error's traceback may keep them alive, and Python would wait for them at its end
-        if workers:
+        if workers and found is not None:
             found._shutdown_workers()  # type: ignore[attr-defined]
+        elif workers:  # it failed while they began: they hear of nothing gentler
+            for process in set(multiprocessing.active_children()) - set(others):
+                process.kill()
+                process.join()
 
 
-def _checked(made: Made | UserError) -> Made:
-    if isinstance(made, UserError):
-        raise made
-    return made
+def _told(found: Iterator[Made | UserError], once: "_Once") -> Iterator[Made]:
+    for each in found:
+        if isinstance(each, UserError):
+            raise each
+        yield each
+    if once.error:
+        raise once.error
 
 
 @contextmanager
@@ -223,9 +234,13 @@ class _Once:
 
     def __init__(self, asked: Iterator[Any]) -> None:
         self._asked = asked
+        self.error: Exception | None = None
 
     def __iter__(self) -> Iterator[Any]:
-        return self._asked
+        try:
+            yield from self._asked
+        except Exception as error:  # raised while workers begin, it would leave them without an end
+            self.error = error
 
 
 class _Making(Dataset[Any]):

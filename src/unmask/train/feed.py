@@ -3,6 +3,7 @@
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
+from unmask.config import TrainConfig
 from unmask.data.batches import Batch, Batches
 from unmask.data.packing import Documents
 from unmask.data.plan import Position
@@ -62,6 +63,13 @@ def _units(schedule: Schedule, stage: Stage, step: int) -> int:
     return max(1, round(schedule.batch_tokens(step) / stage.length))
 
 
+def _workers(train: TrainConfig, gpu: bool) -> int:
+    """Processes that build batches; for a GPU a core is left for this one."""
+    if train.workers is not None:
+        return train.workers
+    return max(1, min(_WORKERS, cores() // parallel.ranks_here() - 1)) if gpu else 1
+
+
 def _stage_inputs(
     corpus: Documents,
     schedule: Schedule,
@@ -84,7 +92,7 @@ def _stage_inputs(
         position,
         (size for step in steps for size in sizes(step)),
         (schedule.objective(step) for step in steps for _ in sizes(step)),
-        recipe.train.workers if recipe.train.workers is not None else min(_WORKERS, cores()) if pin else 1,
+        _workers(recipe.train, pin),
         pin,
     )
     for step in steps:

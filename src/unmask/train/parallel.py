@@ -60,6 +60,11 @@ def ranks() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
+def ranks_here() -> int:
+    """How many of them are on this machine."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", 1)) if dist.is_initialized() else 1
+
+
 def alone() -> bool:
     """Whether no torchrun started this: one process of its own has split weights too."""
     return not dist.is_initialized()

@@ -24,6 +24,7 @@ from unmask.data.plan import Position
 from unmask.data.shards import Corpus, verify
 from unmask.errors import ConfigError, CorpusError, OutputError, UserError
 from unmask.files import digest
+from unmask.processes import worker_errors
 from unmask.progress import SILENT, Progress, Stage
 from unmask.runs import METRICS, Metrics
 from unmask.train import parallel
@@ -214,6 +215,7 @@ class Pretraining:
         inputs = feed(self._material.corpus, self.trainer.schedule, begin, counters.position, pin, pages)
         with (
             polite_signals() as wish,
+            worker_errors("go on with --resume, perhaps with a smaller train.workers"),
             closing(inputs),
             closing(board) if board else nullcontext(),
             closing(self._saver),
