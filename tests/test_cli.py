@@ -1,6 +1,7 @@
 """The command line: help at once, one clear line for every mistake, JSON for scripts."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -193,3 +194,22 @@ def test_a_full_pipe_is_no_traceback(folder: Path) -> None:
         )  # fmt: skip
     assert failed.returncode != 0
     assert "Traceback" not in failed.stderr
+
+
+_SPIN = """
+import os, sys
+from unmask.cli import main
+sys.argv[1:] = ["--version"]
+try:
+    main()
+finally:
+    print(os.environ["GOMP_SPINCOUNT"])
+"""
+
+
+@pytest.mark.parametrize("own", [None, "7"])
+def test_waiting_threads_give_their_core_away_unless_told_otherwise(own: str | None) -> None:
+    settings = {key: value for key, value in os.environ.items() if key != "GOMP_SPINCOUNT"}
+    settings |= {"GOMP_SPINCOUNT": own} if own else {}
+    done = subprocess.run([sys.executable, "-c", _SPIN], env=settings, stdout=subprocess.PIPE, text=True)
+    assert done.stdout.split()[-1] == (own or "5000")

@@ -92,6 +92,8 @@ def main() -> None:
     """Run the command line; what the user can mend is one line and status 2, never a traceback."""
     from unmask.errors import UserError
 
+    # Before torch comes: threads that wait give their core away soon, where other work wants it.
+    os.environ.setdefault("GOMP_SPINCOUNT", "5000")
     try:
         with _interrupts() as interrupted:
             status = app(standalone_mode=False)
