@@ -3,7 +3,7 @@
 Without `--data` the text is the ten million words of `text/en-research`. Called again, it goes on.
 
     python tools/models.py prepare small-en --scratch DIR
-    python benchmarks/real_run.py --data DIR/parts/en/shards --seconds 540
+    python benchmarks/real_run.py --data DIR/parts/en/shards --seconds 540 --set batch.alpha=0.5
 """
 
 import argparse

@@ -99,7 +99,7 @@ def prepare(
         if empty:
             progress.say(passed_over(empty))
         manifest = _finish(out, tokenizer, recipe, plan, parts, progress)
-        if left := any(split["documents"] for split in manifest["splits"].values()):
+        if left := _documents(manifest):
             _date(out / MANIFEST, batches)
     shutil.rmtree(work, ignore_errors=True)
     if not left:
@@ -165,7 +165,7 @@ def _finish(
         write_recipe(recipe, aside / "recipe.toml")
         facts = join_parts(parts, aside, recipe.prepare, plan, progress)
         manifest = {"format": FORMAT, **{key: plan[key] for key in _LASTING}, **facts}
-        if not any(split["documents"] for split in facts["splits"].values()):
+        if not _documents(manifest):
             return manifest
         write_json(aside / MANIFEST, manifest)
         for path in sorted(aside.iterdir(), key=lambda path: path.name == MANIFEST):
@@ -240,6 +240,11 @@ def _finished(out: Path, plan: dict[str, Any], sources: Sequence[Source]) -> dic
             )
     shutil.rmtree(out / WORK, ignore_errors=True)
     return manifest
+
+
+def _documents(manifest: dict[str, Any]) -> int:
+    """How many are in the splits."""
+    return sum(split["documents"] for split in manifest["splits"].values())
 
 
 def _clear(work: Path) -> None:

@@ -22,25 +22,21 @@ def find_folder(name: str | Path) -> Path:
         if not (path / CONFIG).exists() and (path / "model" / CONFIG).exists():
             raise ModelError(f"{path} is the folder of a run; its model is in {path / 'model'}")
         return path
-    if str(name) in bundled_names():
-        return BUNDLED / name
-    cached = _cached(str(name))
-    if cached is None and path.name == "model" and (path.parent / "checkpoints").is_dir():
+    if known := _known(str(name)):
+        return known
+    if path.name == "model" and (path.parent / "checkpoints").is_dir():
         best = f"; {path.parent / 'best'} is its best so far" if (path.parent / "best").is_dir() else ""
         raise ModelError(f"{path.parent} is not finished: unmask pretrain … --resume goes on with it{best}")
-    if cached is None:
-        raise ModelError(
-            f"no model folder at {name}, and none of that name in {cache_folder()}; unmask never downloads"
-            + _bundled_hint(path.name)
-        )
-    return cached
+    raise ModelError(
+        f"no model folder at {name}, and none of that name in {cache_folder()}; unmask never downloads"
+        + _bundled_hint(path.name)
+    )
 
 
 def find_tokenizer(name: str | Path) -> Path:
     """Where a tokenizer may be: a path that exists, else a model known by name, else the path as given."""
     path = Path(name)
-    known = BUNDLED / path if str(name) in bundled_names() else _cached(str(name))
-    return path if path.exists() or known is None else known
+    return path if path.exists() else _known(str(name)) or path
 
 
 def bundled_names() -> list[str]:
@@ -86,6 +82,11 @@ def _bundled_hint(name: str) -> str:
     close = difflib.get_close_matches(name, names, n=1)
     meant = f"; did you mean {close[0]}?" if close else ""
     return f"; bundled models: {', '.join(names)}{meant}" if names else ""
+
+
+def _known(name: str) -> Path | None:
+    """The folder of a bundled model, else of a stored one."""
+    return BUNDLED / name if name in bundled_names() else _cached(name)
 
 
 def _cached(name: str) -> Path | None:

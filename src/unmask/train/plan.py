@@ -162,8 +162,8 @@ def _measure(trainer: Trainer, corpus: Documents, size: int, warm: int, seconds:
     schedule = Schedule(recipe.model_copy(update={"train": train}), trainer.schedule.steps)
     rates: list[float] = []
     tokens, before, began = 0, trainer.counters.tokens, 0.0
-    pages = trainer.graphs is not None
-    with closing(feed(corpus, schedule, 0, Position(), pages=pages)) as inputs:
+    gpu, pages = trainer.machine.device.type == "cuda", trainer.graphs is not None  # as the run is fed
+    with closing(feed(corpus, schedule, 0, Position(), gpu, pages)) as inputs:
         for record in itertools.islice(trainer.run(inputs), _MOST):
             tokens, before = record.tokens - before, record.tokens
             stage.advance(tokens)
