@@ -82,7 +82,7 @@ def capped(name: str, options: argparse.Namespace) -> Path:
     assert isinstance(suite, FinetuneSuite)
     chosen = {
         "lr": options.lr, "epochs": options.epochs * TIMES.get(name, 1), "batch": options.batch,
-        "length": options.length, "patience": 0,
+        "length": options.length, "patience": 0, "optimiser": options.optimiser,
     }  # fmt: skip
     examples = options.examples or (QUESTIONS if suite.task == "qa" else EXAMPLES.get(name, OTHERS))
     values = suite.model_dump(exclude_none=True, exclude={"own", "settings"})
@@ -96,7 +96,8 @@ def capped(name: str, options: argparse.Namespace) -> Path:
 def place(options: argparse.Namespace) -> Path:
     """Where the results of these settings are."""
     sizes = f"{options.examples or 'some'}-{options.scored}-{options.length}-{options.batch}"
-    return options.scratch / "encoders" / f"{options.language}-{sizes}-{options.epochs}-{options.lr:g}"
+    rate = f"{options.epochs}-{options.lr:g}" + ("-muon" if options.optimiser == "muon" else "")
+    return options.scratch / "encoders" / f"{options.language}-{sizes}-{rate}"
 
 
 def random_twin(like: str, folder: Path, seed: int) -> Path:
@@ -235,12 +236,12 @@ def write(options: argparse.Namespace) -> None:
         f"{options.epochs * TIMES[suite]} of {suite}" for suite in TASKS[options.language] if suite in TIMES
     ]
     body = (
-        f"Fine-tuned on {device}, seeds from 0, {options.epochs} epochs ({', '.join(more)}), lr"
-        f" {options.lr:g}, batches of {options.batch}, windows of {options.length} tokens, the same for every"
-        " model; a tenth of the examples to learn from decides which epoch's weights are scored. At most"
-        f" {options.scored:,} are scored: of the development part, or of a tenth by hash of the text where"
-        " there is none. Mean ± standard deviation over the seeds; of one seed, the 95 % interval over the"
-        f" items.\n\n{learned_table(options, models)}\n\n"
+        f"Fine-tuned on {device}, seeds from 0, {options.epochs} epochs ({', '.join(more)}),"
+        f" {options.optimiser}, lr {options.lr:g}, batches of {options.batch}, windows of {options.length}"
+        " tokens, the same for every model; a tenth of the examples to learn from decides which epoch's"
+        f" weights are scored. At most {options.scored:,} are scored: of the development part, or of a"
+        " tenth by hash of the text where there is none. Mean ± standard deviation over the seeds; of one"
+        f" seed, the 95 % interval over the items.\n\n{learned_table(options, models)}\n\n"
         "Without training (of bits per byte, less is better; their text is held out from the bundled"
         f" models; chance is 0.5 for pairs of sentences and for wic):\n\n{untrained_table(options, models)}"
     )
@@ -263,6 +264,7 @@ def main() -> None:
     parser.add_argument("--scored", type=int, default=1000, help="to score on, at most")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--lr", type=float, default=2e-4)
+    parser.add_argument("--optimiser", choices=["adamw", "muon"], default="adamw")
     parser.add_argument("--batch", type=int, default=16, help="examples of a step")
     parser.add_argument("--length", type=int, default=256, help="tokens of the longest window")
     parser.add_argument("--jobs", type=int, default=CORES, help="cells computed side by side")

@@ -298,7 +298,7 @@ class TrainConfig(Section):
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     """Decoupled weight decay; biases and norms have none."""
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """AdamW's rate in each block as a share of the rate in the block above; heads have the whole rate."""
+    """The rate in each block as a share of the rate in the block above; heads have the whole rate."""
     decay_embeddings: bool = True
     """Decay the embedding tables too, as BERT and its successors do."""
     warmup: Share = 0.06

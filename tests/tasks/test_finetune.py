@@ -221,6 +221,18 @@ def test_no_backward_through_what_is_frozen(base: Path) -> None:
     assert model.encoder.blocks[1].attention.qkv.weight.grad is not None
 
 
+def test_muon_moves_the_matrices_of_the_blocks_in_every_direction(
+    tmp_path: Path, base: Path, fast: FinetuneConfig
+) -> None:
+    settings = fast.model_copy(update={"optimiser": "muon", "weight_decay": 0.0})
+    result = finetune("classify", base, reviews(), out=tmp_path / "out", settings=settings)
+    assert result.scores["accuracy"] == 1.0
+    before, after = (load_model(folder)[0] for folder in (base, tmp_path / "out"))
+    name = "encoder.blocks.0.feedforward.down.weight"
+    moved = torch.linalg.svdvals(after.state_dict()[name] - before.state_dict()[name])
+    assert moved.median() > 0.2 * moved.max()  # AdamW moves it along a few directions
+
+
 def test_seeds_are_summed_up_and_the_best_is_kept(tmp_path: Path, base: Path, fast: FinetuneConfig) -> None:
     settings = fast.model_copy(update={"seeds": 3, "epochs": 1, "lr": 1e-3})
     first = finetune("classify", base, reviews(), out=tmp_path / "a", settings=settings)

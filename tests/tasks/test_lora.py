@@ -72,5 +72,7 @@ def test_the_rate_follows_unless_said() -> None:
     assert load_settings(FinetuneConfig, ["lora=8"]).lr == 1e-3
     assert load_settings(FinetuneConfig, ["lora=8", "lr=2e-4"]).lr == 2e-4
     assert load_settings(FinetuneConfig).lr == 5e-5
+    with pytest.raises(ConfigError, match="lora and muon exclude each other"):
+        load_settings(FinetuneConfig, ["lora=4", "optimiser=muon"])
     with pytest.raises(ConfigError, match="lora and layers exclude each other"):
         load_settings(FinetuneConfig, ["lora=8", "layers=2"])

@@ -54,6 +54,18 @@ def test_muon_takes_the_matrices_of_the_blocks(model: Model) -> None:
     }
 
 
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+def test_lower_blocks_take_smaller_steps(model: Model, kind: str) -> None:
+    config = TrainConfig(optimiser=kind, lr=0.01, muon_lr=0.01, weight_decay=0.0, layer_decay=0.5)
+    before = [block.attention.out.weight.detach().clone() for block in model.encoder.blocks]
+    for weight in model.parameters():
+        weight.grad = torch.ones_like(weight)
+    Optimiser(model, config).step(1.0)
+    after = [block.attention.out.weight.detach() for block in model.encoder.blocks]
+    lower, upper = ((a - b).norm() for a, b in zip(after, before, strict=True))
+    torch.testing.assert_close(lower, upper / 2)
+
+
 def test_decay_shrinks_only_what_has_decay(model: Model) -> None:
     config = TrainConfig(lr=0.1, weight_decay=0.5)
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}

@@ -17,6 +17,10 @@ class FinetuneConfig(Section):
 
     lr: Annotated[float, Field(gt=0)] = 5e-5
     """Highest learning rate; with lora, unless said, 1e-3."""
+    optimiser: Literal["adamw", "muon"] = "adamw"
+    """muon: for the matrices of the blocks; of use where the model was pretrained with it."""
+    muon_lr: Annotated[float, Field(gt=0)] = 0.01
+    """Highest learning rate of Muon."""
     epochs: Positive = 3
     """Passes over the training examples."""
     batch: Positive = 32
@@ -77,6 +81,8 @@ class FinetuneConfig(Section):
     def _check(self) -> "FinetuneConfig":
         if self.lora and self.layers != "all":
             raise ValueError("lora and layers exclude each other: adapters are on every block")
+        if self.lora and self.optimiser == "muon":
+            raise ValueError("lora and muon exclude each other: adapters are trained with adamw")
         if self.replay_text and self.layers == 0:
             raise ValueError("layers = 0 changes nothing that a replay could keep: leave one of them out")
         return self
@@ -85,6 +91,8 @@ class FinetuneConfig(Section):
         """The same as the training loop knows it."""
         return TrainConfig(
             lr=self.lr,
+            optimiser=self.optimiser,
+            muon_lr=self.muon_lr,
             betas=(0.9, 0.999),
             eps=1e-8,
             weight_decay=self.weight_decay,

@@ -39,10 +39,14 @@ class Muon(torch.optim.Muon):
 
 
 def orthogonal(matrices: Tensor, group: Mapping[str, Any]) -> Tensor:
-    """About the nearest orthogonal matrices (n, r, c), by Newton and Schulz's iteration in bfloat16."""
+    """About the nearest orthogonal matrices (n, r, c), by Newton and Schulz's iteration.
+
+    In bfloat16, as torch's; on a processor in float32, which many multiply faster.
+    """
     a, b, c = group["ns_coefficients"]
     tall = matrices.shape[1] > matrices.shape[2]
-    x = (matrices.mT if tall else matrices).bfloat16()
+    dtype = torch.float32 if matrices.device.type == "cpu" else torch.bfloat16
+    x = (matrices.mT if tall else matrices).to(dtype)
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=group["eps"])
     for _ in range(group["ns_steps"]):
         gram = x @ x.mT

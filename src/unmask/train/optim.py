@@ -1,7 +1,9 @@
 """Which optimiser updates which weight, and with how much decay."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -39,12 +41,13 @@ class Optimiser:
             adamw = AdamW(plain, betas=config.betas, eps=config.eps, fused=True, capturable=recorded)
             self._parts.append(adamw)
         if groups["muon"]:
-            rate, parts = config.muon_lr, fused(model)
-            alike = {"lr": rate, "base": rate, "weight_decay": config.weight_decay}
+            parts, alike = fused(model), defaultdict[tuple[int, float], list[Tensor]](list)
+            for each in groups["muon"]:
+                alike[parts.get(id(each), 1), config.muon_lr * shares[id(each)]].append(each)
+            decay = config.weight_decay
             muon = [
-                {"params": chosen, "parts": count, **alike}
-                for count in (1, 2, 3)
-                if (chosen := [each for each in groups["muon"] if parts.get(id(each), 1) == count])
+                {"params": chosen, "parts": count, "lr": rate, "base": rate, "weight_decay": decay}
+                for (count, rate), chosen in sorted(alike.items(), key=itemgetter(0))
             ]
             self._parts.append(Muon(muon, momentum=_MOMENTUM))
         if recorded:
