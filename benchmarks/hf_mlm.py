@@ -4,8 +4,7 @@ As its `run_mlm` example does: documents between [CLS] and [SEP] one after anoth
 hidden anew each time by `DataCollatorForLanguageModeling`; AdamW with linear decay; bfloat16 and SDPA on a
 GPU. Time is the same, not the steps: a few steps are timed, the schedule is planned for those that fit, and
 the clock stops it. Text is drawn in its natural shares, in an order of its own. The folder opens in unmask,
-which measures its validation loss with the masks of our own runs (`--set batch.mask.mask=0.8
---set batch.mask.random=0.1 --set batch.mask.keep=0.1`: with the peer's).
+which measures its validation loss with the masks of our own runs.
 
   defaults   learning rate 5e-5, no warm-up, batches of 8
   tuned      5e-4, a tenth of warm-up, weight decay 0.01, our batch (train.batch_tokens); the head on
