@@ -7,9 +7,13 @@ slices; the page shows what is there. Cells are computed side by side, a process
 faster than all cores on one, and far faster where others use the machine. All tasks with one seed come before
 the next seed. A cell that fails is tried once more, in a new process, and the others go on.
 
+Models want different rates: of several, every model takes for every task the one with which the first seed
+does best on the examples that also decide the epoch, never on those that are scored.
+
     python benchmarks/encoders.py en                          # mini-en, random, minilm; sizes for two cores
     python benchmarks/encoders.py en --examples 10000 --scored 2000 --batch 32 --jobs 8 --seconds 500  # a GPU
     python benchmarks/encoders.py en --examples 10000 --scored 2000 --batch 32 --seconds 0   # only the page
+    python benchmarks/encoders.py pt --lr 2e-4,5e-4,1e-3
     python benchmarks/encoders.py pt --tasks assin2-rte,harem --seeds 1
     python benchmarks/encoders.py en --model mini-en --model trainer=runs/hf     # NAME=FOLDER adds one
 """
@@ -20,7 +24,6 @@ import statistics
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from multiprocessing import get_context
@@ -63,6 +66,11 @@ class Cell(NamedTuple):
     asked: str
     """The suite's file, or its name."""
     seed: int
+    rate: float
+
+    def place(self, options: argparse.Namespace) -> Path:
+        """Where its result is."""
+        return place(options, self.rate) / "cells" / self.name / self.suite / str(self.seed)
 
 
 def use_threads(count: int) -> None:
@@ -72,7 +80,7 @@ def use_threads(count: int) -> None:
     torch.set_num_threads(count)
 
 
-def capped(name: str, options: argparse.Namespace) -> Path:
+def capped(name: str, options: argparse.Namespace, rate: float) -> Path:
     """The suite as a file, with this benchmark's sizes and settings."""
     import tomli_w
 
@@ -81,23 +89,23 @@ def capped(name: str, options: argparse.Namespace) -> Path:
     suite = read_suite(FOLDER / f"{name}.toml")
     assert isinstance(suite, FinetuneSuite)
     chosen = {
-        "lr": options.lr, "epochs": options.epochs * TIMES.get(name, 1), "batch": options.batch,
+        "lr": rate, "epochs": options.epochs * TIMES.get(name, 1), "batch": options.batch,
         "length": options.length, "patience": 0, "optimiser": options.optimiser,
     }  # fmt: skip
     examples = options.examples or (QUESTIONS if suite.task == "qa" else EXAMPLES.get(name, OTHERS))
     values = suite.model_dump(exclude_none=True, exclude={"own", "settings"})
     values |= {"examples": examples, "scored": options.scored, "settings": chosen}
-    path = place(options) / "suites" / f"{name}.toml"
+    path = place(options, rate) / "suites" / f"{name}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(tomli_w.dumps(values), "utf-8")
     return path
 
 
-def place(options: argparse.Namespace) -> Path:
+def place(options: argparse.Namespace, rate: float) -> Path:
     """Where the results of these settings are."""
     sizes = f"{options.examples or 'some'}-{options.scored}-{options.length}-{options.batch}"
-    rate = f"{options.epochs}-{options.lr:g}" + ("-muon" if options.optimiser == "muon" else "")
-    return options.scratch / "encoders" / f"{options.language}-{sizes}-{rate}"
+    how = f"{options.epochs}-{rate:g}" + ("-muon" if options.optimiser == "muon" else "")
+    return Path(options.scratch) / "encoders" / f"{options.language}-{sizes}-{how}"
 
 
 def random_twin(like: str, folder: Path, seed: int) -> Path:
@@ -125,18 +133,36 @@ def chosen_models(options: argparse.Namespace) -> dict[str, str]:
     return found
 
 
-def cells(options: argparse.Namespace) -> Iterator[Cell]:
-    """All suites and models with one seed before the next one."""
+def cells(options: argparse.Namespace, seed: int) -> Iterator[Cell]:
+    """All suites and models with one seed: the first one with every rate, the others with the best."""
     wanted = (
         options.tasks.split(",") if options.tasks else ZERO_SHOT[options.language] + TASKS[options.language]
     )
-    files = {suite: str(capped(suite, options)) for suite in wanted if suite in TASKS[options.language]}
-    for seed in range(options.seeds):
-        for suite in wanted if seed == 0 else files:
-            for name, folder in chosen_models(options).items():
-                if name == RANDOM:
-                    folder = str(random_twin(options.like, place(options) / "random" / str(seed), seed))
-                yield Cell(name, folder, suite, files.get(suite, suite), seed)
+    for suite in wanted:
+        learned = suite in TASKS[options.language]
+        if seed > 0 and not learned:
+            continue
+        for name, folder in chosen_models(options).items():
+            if name == RANDOM:
+                twin = place(options, options.lr[0]) / "random" / str(seed)
+                folder = str(random_twin(options.like, twin, seed))
+            rates = options.lr if seed == 0 and learned else [best_rate(options, name, suite)]
+            for rate in rates:
+                asked = str(capped(suite, options, rate)) if learned else suite
+                yield Cell(name, folder, suite, asked, seed, rate)
+
+
+def best_rate(options: argparse.Namespace, name: str, suite: str) -> float:
+    """The rate with which a model's first seed did best on the examples that decide the epoch."""
+    from unmask.evaluation.results import read
+
+    if len(options.lr) == 1 or suite not in TASKS[options.language]:
+        return float(options.lr[0])
+    found = {}
+    for rate in options.lr:
+        if one := read(Cell(name, "", suite, "", 0, rate).place(options), suite):
+            found[rate] = one.details["validation"]
+    return float(max(found, key=found.__getitem__, default=options.lr[0]))
 
 
 def measure(cell: Cell, out: Path) -> str:
@@ -164,9 +190,8 @@ def attend(cell: Cell, options: argparse.Namespace) -> tuple[bool, str]:
         if getattr(_THREAD, "pool", None) is None:
             threads = max(1, CORES // options.jobs)
             _THREAD.pool = ProcessPoolExecutor(1, get_context("spawn"), use_threads, (threads,))
-        out = place(options) / "cells" / cell.name / cell.suite / str(cell.seed)
         try:
-            return True, _THREAD.pool.submit(measure, cell, out).result()
+            return True, _THREAD.pool.submit(measure, cell, cell.place(options)).result()
         except Exception as error:
             told = f"failed, {type(error).__name__}: {error}"
             _THREAD.pool.shutdown(wait=False)
@@ -178,9 +203,8 @@ def results(options: argparse.Namespace, models: list[str], suite: str) -> list[
     """What is there of a suite: for each model a result per seed."""
     from unmask.evaluation.results import read
 
-    root = place(options) / "cells"
-    seeds = [sorted((root / name / suite).glob("*")) for name in models]
-    return [[one for folder in folders if (one := read(folder, suite))] for folders in seeds]
+    roots = [place(options, best_rate(options, name, suite)) / "cells" / name / suite for name in models]
+    return [[one for path in sorted(root.glob("*")) if (one := read(path, suite))] for root in roots]
 
 
 def shown(found: list[Any], seeds: int) -> str:
@@ -213,6 +237,15 @@ def learned_table(options: argparse.Namespace, models: list[str]) -> str:
     return table(["task", "measure", "learned from / scored", *models], rows)
 
 
+def rates_table(options: argparse.Namespace, models: list[str]) -> str:
+    """Which rate each model took for each task."""
+    rows = [
+        (suite, *(f"{best_rate(options, name, suite):g}" for name in models))
+        for suite in TASKS[options.language]
+    ]
+    return table(["task", *models], rows)
+
+
 def untrained_table(options: argparse.Namespace, models: list[str]) -> str:
     """A row for each suite that needs no training."""
     found = {suite: results(options, models, suite) for suite in ZERO_SHOT[options.language]}
@@ -229,19 +262,24 @@ def write(options: argparse.Namespace) -> None:
     """The page of what is there."""
     import torch
 
-    models = sorted(path.name for path in (place(options) / "cells").glob("*"))
+    found = {path.name for rate in options.lr for path in (place(options, rate) / "cells").glob("*")}
+    models = sorted(found)
     models.sort(key=lambda name: (name == MINILM, name == RANDOM))  # ours first
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "the processor"
     more = [
         f"{options.epochs * TIMES[suite]} of {suite}" for suite in TASKS[options.language] if suite in TIMES
     ]
+    several = len(options.lr) > 1
+    also = " and, with the first seed, which rate is taken" if several else ""
+    rates = ", ".join(f"{rate:g}" for rate in options.lr)
+    chosen = f"\n\nThe rates chosen:\n\n{rates_table(options, models)}" if several else ""
     body = (
         f"Fine-tuned on {device}, seeds from 0, {options.epochs} epochs ({', '.join(more)}),"
-        f" {options.optimiser}, lr {options.lr:g}, batches of {options.batch}, windows of {options.length}"
+        f" {options.optimiser}, lr {rates}, batches of {options.batch}, windows of {options.length}"
         " tokens, the same for every model; a tenth of the examples to learn from decides which epoch's"
-        f" weights are scored. At most {options.scored:,} are scored: of the development part, or of a"
+        f" weights are scored{also}. At most {options.scored:,} are scored: of the development part, or of a"
         " tenth by hash of the text where there is none. Mean ± standard deviation over the seeds; of one"
-        f" seed, the 95 % interval over the items.\n\n{learned_table(options, models)}\n\n"
+        f" seed, the 95 % interval over the items.\n\n{learned_table(options, models)}{chosen}\n\n"
         "Without training (of bits per byte, less is better; their text is held out from the bundled"
         f" models; chance is 0.5 for pairs of sentences and for wic):\n\n{untrained_table(options, models)}"
     )
@@ -263,7 +301,10 @@ def main() -> None:
     parser.add_argument("--examples", type=int, help="to learn from, at most; by default as in EXAMPLES")
     parser.add_argument("--scored", type=int, default=1000, help="to score on, at most")
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--lr", type=float, default=2e-4)
+    parser.add_argument(
+        "--lr", type=lambda text: [float(rate) for rate in text.split(",")], default=[2e-4],
+        help="one rate, or several to choose from, with commas between",
+    )  # fmt: skip
     parser.add_argument("--optimiser", choices=["adamw", "muon"], default="adamw")
     parser.add_argument("--batch", type=int, default=16, help="examples of a step")
     parser.add_argument("--length", type=int, default=256, help="tokens of the longest window")
@@ -272,23 +313,23 @@ def main() -> None:
     options = parser.parse_args()
     options.until = time.monotonic() + options.seconds
     options.like = options.like or f"mini-{options.language}"
-    todo = list(cells(options))
-    left, failed = Counter(cell.seed for cell in todo), 0
+    count = failed = 0
     with ThreadPoolExecutor(options.jobs) as pool:
-        started = {pool.submit(attend, cell, options): cell for cell in todo}
-        try:
-            for done in as_completed(started):
-                cell, (well, told) = started[done], done.result()
-                print(f"{cell.suite} {cell.name} {cell.seed}: {told}", file=sys.stderr, flush=True)
-                failed += not well
-                left[cell.seed] -= 1
-                if not left[cell.seed]:
-                    write(options)
-        except KeyboardInterrupt:
-            pool.shutdown(cancel_futures=True)
-            raise
+        for seed in range(options.seeds):
+            started = {pool.submit(attend, cell, options): cell for cell in cells(options, seed)}
+            try:
+                for done in as_completed(started):
+                    cell, (well, told) = started[done], done.result()
+                    what = f"{cell.suite} {cell.name} {cell.seed} at {cell.rate:g}"
+                    print(f"{what}: {told}", file=sys.stderr, flush=True)
+                    failed += not well
+            except KeyboardInterrupt:
+                pool.shutdown(cancel_futures=True)
+                raise
+            count += len(started)
+            write(options)
     if failed:
-        sys.exit(f"{failed} of {len(todo)} cells failed")
+        sys.exit(f"{failed} of {count} cells failed")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@
 As its `run_mlm` example does: documents between [CLS] and [SEP] one after another, cut into blocks; 15 %
 hidden anew each time by `DataCollatorForLanguageModeling`; AdamW with linear decay; bfloat16 and SDPA on a
 GPU. Time is the same, not the steps: a few steps are timed, the schedule is planned for those that fit, and
-the clock stops it. Text is drawn in its natural shares, in an order of its own. The folder opens in unmask,
-which measures its validation loss with the masks of our own runs.
+the clock stops it; where the GPU is shared, `--steps` gives it as many as it had alone. Text is drawn in its
+natural shares, in an order of its own. The folder opens in unmask, which measures its validation loss with
+the masks of our own runs.
 
   defaults   learning rate 5e-5, no warm-up, batches of 8
   tuned      5e-4, a tenth of warm-up, weight decay 0.01, our batch (train.batch_tokens); the head on
@@ -135,6 +136,7 @@ def main() -> None:
     parser.add_argument("--recipe", default="modern-small", help="whose architecture and masks of validation")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe")
     parser.add_argument("--seconds", type=float, default=540)
+    parser.add_argument("--steps", type=int, help="in place of a time")
     parser.add_argument("--variant", choices=["defaults", "tuned"], default="defaults")
     parser.add_argument("--length", type=int, default=512, help="tokens of a block")
     parser.add_argument("--batch", type=int, help="blocks of a step, in place of the variant's")
@@ -157,11 +159,13 @@ def main() -> None:
     collator = DataCollatorForLanguageModeling(AutoTokenizer.from_pretrained(options.data / "tokenizer"))
     blocks = Blocks(material.corpus, options.length)
 
-    probe = Clock()
-    train(copy.deepcopy(model), WARM + TIMED, probe, collator, blocks, options)
-    pace = (probe.marks[WARM + TIMED] - probe.marks[WARM]) / TIMED
-    clock = Clock(options.seconds)
-    state = train(model, max(1, int(options.seconds / pace)), clock, collator, blocks, options)
+    steps, clock = options.steps, Clock()
+    if steps is None:
+        probe, clock = Clock(), Clock(options.seconds)
+        train(copy.deepcopy(model), WARM + TIMED, probe, collator, blocks, options)
+        pace = (probe.marks[WARM + TIMED] - probe.marks[WARM]) / TIMED
+        steps = max(1, int(options.seconds / pace))
+    state = train(model, steps, clock, collator, blocks, options)
 
     model.float().save_pretrained(options.out)
     material.tokenizer.save(options.out)

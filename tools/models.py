@@ -2,7 +2,7 @@
 
     python tools/models.py prepare mini-pt --scratch DIR --pack mini-pt.tar.xz
     python -m tarfile -e mini-pt.tar.xz DIR            # on a machine with a GPU, which needs only this file
-    python tools/models.py train mini-pt --scratch DIR --steps 10000
+    python tools/models.py train mini-pt --scratch DIR --steps 20000
     unmask evaluate minimal-pairs-pt facts-pt bias-pt DIR/parts/pt/held/*.txt --model DIR/mini-pt -o scores
     python tools/models.py card mini-pt --scratch DIR --scores scores/*.json
 

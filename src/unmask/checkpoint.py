@@ -114,6 +114,13 @@ def read_values(folder: Path) -> dict[str, Any]:
     return values
 
 
+def own_facts(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The `facts` that a folder was saved with, from the contents of its config.json."""
+    own = values.get("unmask")
+    kept = own if isinstance(own, Mapping) else {}
+    return {key: value for key, value in kept.items() if key not in ("version", "heads")}
+
+
 def read_json(folder: Path, name: str, kind: type = dict) -> Any:
     """The contents of a folder's file: an object, or a list if `kind` says so."""
     path = inside(folder, name)

@@ -177,6 +177,18 @@ def test_safetensors_are_exact(folder: Folder, tmp_path: Path) -> None:
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
+def test_what_the_folder_says_of_itself_goes_along(folder: Folder, tmp_path: Path) -> None:
+    source = folder(("mlm",))
+    values = json.loads((source / "config.json").read_text("utf-8"))
+    facts = {"task": {"name": "qa", "length": 48, "stride": 7, "unanswerable": True}}
+    values["unmask"] = values.get("unmask", {}) | facts
+    (source / "config.json").write_text(json.dumps(values), "utf-8")
+    for form in ("hf", "bfloat16"):
+        convert(source, tmp_path / form, form)
+        written = json.loads((tmp_path / form / "config.json").read_text("utf-8"))["unmask"]
+        assert {key: written[key] for key in facts} == facts
+
+
 def test_a_difference_in_the_head_alone_is_seen(lm: MaskedLM) -> None:
     assert isinstance(lm.model, Model)
     other = copy.deepcopy(lm.model)

@@ -69,9 +69,13 @@ def test_a_folder_made_with_adapters_is_an_ordinary_one(tmp_path: Path, base: Pa
 
 
 def test_the_rate_follows_unless_said() -> None:
-    assert load_settings(FinetuneConfig, ["lora=8"]).lr == 1e-3
-    assert load_settings(FinetuneConfig, ["lora=8", "lr=2e-4"]).lr == 2e-4
-    assert load_settings(FinetuneConfig).lr == 5e-5
+    def rate(width: int, *changes: str) -> float | None:
+        return load_settings(FinetuneConfig, list(changes)).suited(width).lr
+
+    assert [rate(width) for width in (64, 768, 1024)] == [1e-3, 5e-5, pytest.approx(2.8125e-5)]
+    assert rate(256) == pytest.approx(4.5e-4)
+    assert rate(256, "lr=2e-4") == rate(768, "lora=8", "lr=2e-4") == 2e-4
+    assert rate(768, "lora=8") == 1e-3
     with pytest.raises(ConfigError, match="lora and muon exclude each other"):
         load_settings(FinetuneConfig, ["lora=4", "optimiser=muon"])
     with pytest.raises(ConfigError, match="lora and layers exclude each other"):

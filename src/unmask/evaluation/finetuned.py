@@ -75,7 +75,7 @@ def finetuned(context: Context, suite: FinetuneSuite) -> Outcome:
         shutil.rmtree(folder, ignore_errors=True)
     details = {
         HEAD: "a new one, fine-tuned here", "learned from": result.train_examples, "epochs": result.epochs,
-        "training seconds": result.seconds,
+        "training seconds": result.seconds, "validation": result.scores[result.metric],
     }  # fmt: skip
     return replace(outcome, details=details)
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unmask.checkpoint import CONFIG, inside, load_model, read_values, save_model
+from unmask.checkpoint import CONFIG, inside, load_model, own_facts, read_values, save_model
 from unmask.errors import ModelError, OutputError
 from unmask.files import disk_errors, write_json
 from unmask.model.network import Model
@@ -70,7 +70,8 @@ def convert(
     tokenizer = Tokenizer.load(folder, progress) if has_tokenizer else None
     progress.say(f"{folder} -> {target} ({to}{', int8' if int8 else ''})")
     if to != "onnx":
-        save_model(model, target, tokenizer, dtype=torch.bfloat16 if to == "bfloat16" else torch.float32)
+        dtype = torch.bfloat16 if to == "bfloat16" else torch.float32
+        save_model(model, target, tokenizer, facts=own_facts(read_values(folder)), dtype=dtype)
         _copy(folder, target)
         written: Model | OnnxEncoder = load_model(target)[0]
     else:

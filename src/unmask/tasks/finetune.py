@@ -112,9 +112,10 @@ def gather(
     if settings.class_weights and kind.weights is None:
         raise ConfigError(f"class_weights: {task} has no classes to weigh")
     folder = find_folder(model)
+    config = read_config(read_values(folder))
+    settings = settings.suited(config.width)
     tokenizer = Tokenizer.load(folder)
     machine = Machine.choose(settings.train_config())
-    config = read_config(read_values(folder))
     if settings.layers != "all" and settings.layers > config.layers:
         raise ConfigError(f"layers={settings.layers}: the model has {config.layers} blocks")
     usual = min(_QA_LENGTH if task == "qa" else _LENGTH, config.positions)

@@ -1,13 +1,13 @@
 """How a model is fine-tuned, made to give sentence vectors, or tried on few examples; without torch."""
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
 from unmask.config import Count, Positive, Section, Share, TrainConfig
 from unmask.predict.settings import STRIDE
 
-LORA_LR = 1e-3
+LORA_LR = HIGHEST_LR = 1e-3
 Method = Literal["cloze", "probe", "knn", "lora"]
 METHODS: tuple[Method, ...] = get_args(Method)
 
@@ -15,8 +15,9 @@ METHODS: tuple[Method, ...] = get_args(Method)
 class FinetuneConfig(Section):
     """Settings of a fine-tuning; `--set key=value` changes one."""
 
-    lr: Annotated[float, Field(gt=0)] = 5e-5
-    """Highest learning rate; with lora, unless said, 1e-3."""
+    lr: Annotated[float, Field(gt=0)] | None = None
+    """Highest learning rate; by default 5e-5 at a width of 768, at others by the inverse square of the width,
+    up to 1e-3; with lora 1e-3."""
     optimiser: Literal["adamw", "muon"] = "adamw"
     """muon: for the matrices of the blocks; of use where the model was pretrained with it."""
     muon_lr: Annotated[float, Field(gt=0)] = 0.01
@@ -70,13 +71,6 @@ class FinetuneConfig(Section):
     precision: Literal["auto", "bf16", "fp32"] = "auto"
     """Of the matrix products; auto: bf16 on a GPU that has it."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _rate(cls, values: Any) -> Any:
-        """Adapters begin at zero and are small: they take a higher rate."""
-        adapted = isinstance(values, dict) and values.get("lora") and "lr" not in values
-        return values | {"lr": LORA_LR} if adapted else values
-
     @model_validator(mode="after")
     def _check(self) -> "FinetuneConfig":
         if self.lora and self.layers != "all":
@@ -87,8 +81,14 @@ class FinetuneConfig(Section):
             raise ValueError("layers = 0 changes nothing that a replay could keep: leave one of them out")
         return self
 
+    def suited(self, width: int) -> Self:
+        """With a rate that suits a model of this width; adapters are small and begin at zero."""
+        usual = LORA_LR if self.lora else min(HIGHEST_LR, 5e-5 * (768 / width) ** 2)
+        return self.model_copy(update={"lr": self.lr or usual})
+
     def train_config(self) -> TrainConfig:
-        """The same as the training loop knows it."""
+        """The same as the training loop knows it; a rate must be chosen."""
+        assert self.lr is not None
         return TrainConfig(
             lr=self.lr,
             optimiser=self.optimiser,
