@@ -146,23 +146,31 @@ def cells(options: argparse.Namespace, seed: int) -> Iterator[Cell]:
             if name == RANDOM:
                 twin = place(options, options.lr[0]) / "random" / str(seed)
                 folder = str(random_twin(options.like, twin, seed))
-            rates = options.lr if seed == 0 and learned else [best_rate(options, name, suite)]
-            for rate in rates:
+            best = best_rate(options, name, suite)
+            for rate in options.lr if seed == 0 and learned else [] if best is None else [best]:
                 asked = str(capped(suite, options, rate)) if learned else suite
                 yield Cell(name, folder, suite, asked, seed, rate)
 
 
-def best_rate(options: argparse.Namespace, name: str, suite: str) -> float:
-    """The rate with which a model's first seed did best on the examples that decide the epoch."""
+def tried_rates(options: argparse.Namespace, name: str, suite: str) -> dict[float, float]:
+    """How a model did with each rate tried: the first seed, on the examples that decide the epoch."""
+    from unmask.evaluation.finetuned import VALIDATION
     from unmask.evaluation.results import read
 
-    if len(options.lr) == 1 or suite not in TASKS[options.language]:
-        return float(options.lr[0])
     found = {}
     for rate in options.lr:
-        if one := read(Cell(name, "", suite, "", 0, rate).place(options), suite):
-            found[rate] = one.details["validation"]
-    return float(max(found, key=found.__getitem__, default=options.lr[0]))
+        one = read(Cell(name, "", suite, "", 0, rate).place(options), suite)
+        if one is not None and VALIDATION in one.details:
+            found[rate] = one.details[VALIDATION]
+    return found
+
+
+def best_rate(options: argparse.Namespace, name: str, suite: str) -> float | None:
+    """The best of the rates that were tried; None where none was."""
+    if len(options.lr) == 1 or suite not in TASKS[options.language]:
+        return float(options.lr[0])
+    tried = tried_rates(options, name, suite)
+    return max(tried, key=tried.__getitem__, default=None)
 
 
 def measure(cell: Cell, out: Path) -> str:
@@ -203,8 +211,12 @@ def results(options: argparse.Namespace, models: list[str], suite: str) -> list[
     """What is there of a suite: for each model a result per seed."""
     from unmask.evaluation.results import read
 
-    roots = [place(options, best_rate(options, name, suite)) / "cells" / name / suite for name in models]
-    return [[one for path in sorted(root.glob("*")) if (one := read(path, suite))] for root in roots]
+    found = []
+    for name in models:
+        rate = best_rate(options, name, suite)
+        paths = [] if rate is None else Cell(name, "", suite, "", 0, rate).place(options).parent.glob("*")
+        found.append([one for path in sorted(paths) if (one := read(path, suite))])
+    return found
 
 
 def shown(found: list[Any], seeds: int) -> str:
@@ -238,11 +250,14 @@ def learned_table(options: argparse.Namespace, models: list[str]) -> str:
 
 
 def rates_table(options: argparse.Namespace, models: list[str]) -> str:
-    """Which rate each model took for each task."""
-    rows = [
-        (suite, *(f"{best_rate(options, name, suite):g}" for name in models))
-        for suite in TASKS[options.language]
-    ]
+    """Which rate each model took for each task; of how many, where not all were tried."""
+
+    def told(name: str, suite: str) -> str:
+        tried, best = tried_rates(options, name, suite), best_rate(options, name, suite)
+        fewer = f" (of {len(tried)})" if len(tried) < len(options.lr) else ""
+        return "—" if best is None else f"{best:g}{fewer}"
+
+    rows = [(suite, *(told(name, suite) for name in models)) for suite in TASKS[options.language]]
     return table(["task", *models], rows)
 
 
@@ -271,7 +286,7 @@ def write(options: argparse.Namespace) -> None:
     ]
     several = len(options.lr) > 1
     also = " and, with the first seed, which rate is taken" if several else ""
-    rates = ", ".join(f"{rate:g}" for rate in options.lr)
+    rates = ("one of " if several else "") + ", ".join(f"{rate:g}" for rate in options.lr)
     chosen = f"\n\nThe rates chosen:\n\n{rates_table(options, models)}" if several else ""
     body = (
         f"Fine-tuned on {device}, seeds from 0, {options.epochs} epochs ({', '.join(more)}),"

@@ -139,10 +139,12 @@ def _each(arguments: ast.arguments) -> Iterator[str]:
 
 def _class(found: type) -> str:
     told = [_text(_source(found)), ""]
-    fields = [field for kind in reversed(_ours(found)) for field in _fields(_source(kind))]
+    fields = {field[0]: field for kind in reversed(_ours(found)) for field in _fields(_source(kind))}
     if fields:
         told += ["| field | default | meaning |", "| --- | --- | --- |"]
-        told += [f"| `{name}: {kind}` | {default} | {text} |" for name, kind, default, text in fields]
+        told += [
+            f"| `{name}: {kind}` | {default} | {text} |" for name, kind, default, text in fields.values()
+        ]
         told.append("")
     return "\n".join(told)
 

@@ -41,6 +41,8 @@ def test_a_model_without_the_head_is_fine_tuned(folder: Path, write: Write, tmp_
     assert list(result.scores) == ["Matthews", "accuracy", "macro F1"]
     assert result.main.items == len(items) == 4  # a tenth, by hash
     assert result.details["learned from"] <= 30
+    assert result.details["learning rate"] == 0.003
+    assert result.details["best validation score"] == 1
     assert result.scores["accuracy"].value == 1  # one word says it all
     gold, predicted = ([item[key] for item in items] for key in ("gold", "predicted"))
     assert result.main.value == pytest.approx(matthews_corrcoef(gold, predicted))
@@ -51,6 +53,23 @@ def test_a_model_without_the_head_is_fine_tuned(folder: Path, write: Write, tmp_
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "results.json", "mine.json", "mine.items.jsonl", "report.html"
     }  # fmt: skip
+
+
+def test_the_rate_that_the_model_decides_belongs_to_the_result(
+    folder: Path, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = write(
+        'kind = "finetune"\ntask = "classify"\ntrain = "x.jsonl"\nexamples = 30\n[settings]\nepochs = 1\n',
+        x__jsonl=CLASSES,
+    )
+    found = []
+    for highest in (1e-3, 1e-3, 5e-4):
+        monkeypatch.setattr("unmask.tasks.settings.HIGHEST_LR", highest)
+        found += evaluate(str(suite), folder, tmp_path / "out", card=False)
+    assert [result.details["learning rate"] for result in found] == [1e-3, 1e-3, 5e-4]
+    assert found[0] == found[1]
+    assert found[0].fingerprint != found[2].fingerprint
+    assert found[0].data == found[2].data  # the question is the same: models of two widths compare
 
 
 def test_a_classifier_is_only_scored(save: Save, write: Write, tmp_path: Path) -> None:

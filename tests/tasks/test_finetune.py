@@ -221,6 +221,14 @@ def test_no_backward_through_what_is_frozen(base: Path) -> None:
     assert model.encoder.blocks[1].attention.qkv.weight.grad is not None
 
 
+def test_the_rate_is_that_of_the_model(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unmask.tasks.settings.HIGHEST_LR", 1)
+    finetune("classify", base, reviews(), out=tmp_path / "out", settings=FinetuneConfig(epochs=1))
+    assert "lr 0.0012," in (tmp_path / "out/README.md").read_text("utf-8")  # 5e-5 x 768 / 32
+    with pytest.raises(ConfigError, match="lr: say one"):
+        FinetuneConfig().train_config()
+
+
 def test_muon_moves_the_matrices_of_the_blocks_in_every_direction(
     tmp_path: Path, base: Path, fast: FinetuneConfig
 ) -> None:

@@ -1,6 +1,7 @@
 """Low-rank adapters: merged they say the same, and nothing else has learnt."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from tests.tasks.conftest import reviews
 
 import unmask
 from unmask.checkpoint import load_model
-from unmask.config import load_settings
+from unmask.config import ModelConfig, load_settings
 from unmask.errors import ConfigError
 from unmask.model.network import Model
 from unmask.predict import Classifier
@@ -69,13 +70,19 @@ def test_a_folder_made_with_adapters_is_an_ordinary_one(tmp_path: Path, base: Pa
 
 
 def test_the_rate_follows_unless_said() -> None:
-    def rate(width: int, *changes: str) -> float | None:
-        return load_settings(FinetuneConfig, list(changes)).suited(width).lr
+    def rate(*changes: str, **model: Any) -> float | None:
+        return load_settings(FinetuneConfig, list(changes)).suited(ModelConfig(**model)).lr
 
-    assert [rate(width) for width in (64, 768, 1024)] == [1e-3, 5e-5, pytest.approx(2.8125e-5)]
-    assert rate(256) == pytest.approx(4.5e-4)
-    assert rate(256, "lr=2e-4") == rate(768, "lora=8", "lr=2e-4") == 2e-4
-    assert rate(768, "lora=8") == 1e-3
+    before, after = ({"heads": 4, "norm": norm} for norm in ("before", "after"))
+    assert rate(width=768, **before) == rate(width=768, **after) == 5e-5
+    assert rate(width=384, **after) == pytest.approx(1e-4)
+    assert rate(width=256, **before) == pytest.approx(4.5e-4)
+    assert rate(width=64, **before) == 1e-3
+    assert rate("lr=2e-4", width=256, **before) == rate("lora=8", "lr=2e-4", **after) == 2e-4
+    assert rate("lora=8", width=256, **after) == 1e-3
+
+
+def test_what_excludes_adapters() -> None:
     with pytest.raises(ConfigError, match="lora and muon exclude each other"):
         load_settings(FinetuneConfig, ["lora=4", "optimiser=muon"])
     with pytest.raises(ConfigError, match="lora and layers exclude each other"):

@@ -133,7 +133,9 @@ def finetune(
     ] = None,
     lr: Annotated[
         float | None,
-        typer.Option(help="Highest learning rate.", show_default="by the width; embed 3e-5"),
+        typer.Option(
+            help="Highest learning rate.", show_default="by the model's width; with --lora 1e-3; embed 3e-5"
+        ),
     ] = None,
     batch_size: Annotated[
         int | None, typer.Option(help="Examples of a step.", show_default="32; embed 64")

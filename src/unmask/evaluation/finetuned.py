@@ -21,6 +21,7 @@ from unmask.tasks.metrics import answer_f1, exact_match, has_spans
 from unmask.tasks.read import read_examples
 
 _HELD_BACK = 0.1
+VALIDATION = "best validation score"
 _CLASSES = {
     "accuracy": Measure("accuracy", "mean", ("correct",)),
     "macro_f1": Measure("macro F1", "macro_f1", ("gold", "predicted")),
@@ -51,7 +52,7 @@ def finetuned(context: Context, suite: FinetuneSuite) -> Outcome:
         head = _described(model, suite)
         context.progress.say(f"{context.found.name}: only scored, with {head}")
         return replace(score(model, suite, judged), details={HEAD: head})
-    settings = suite.settings.model_copy(
+    settings = suite.settings.suited(model.config).model_copy(
         update={"seed": context.seed, "metric": suite.metric or suite.settings.metric}
     )
     folder = context.out / f".{context.found.name}.model"
@@ -75,7 +76,8 @@ def finetuned(context: Context, suite: FinetuneSuite) -> Outcome:
         shutil.rmtree(folder, ignore_errors=True)
     details = {
         HEAD: "a new one, fine-tuned here", "learned from": result.train_examples, "epochs": result.epochs,
-        "training seconds": result.seconds, "validation": result.scores[result.metric],
+        "training seconds": result.seconds, "learning rate": settings.lr,
+        VALIDATION: round(result.scores[result.metric], 6),
     }  # fmt: skip
     return replace(outcome, details=details)
 

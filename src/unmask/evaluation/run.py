@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask import __version__
+from unmask.checkpoint import read_values
 from unmask.errors import InputError, OutputError
 from unmask.evaluation import results
 from unmask.evaluation.context import Context, Subject
@@ -19,9 +20,10 @@ from unmask.evaluation.pairs import bias, minimal_pairs
 from unmask.evaluation.probe import probe
 from unmask.evaluation.results import RESULTS, SAMPLE, Outcome, Result
 from unmask.evaluation.show import count, update_card, write_report
-from unmask.evaluation.suites import data_folder, find_suites
+from unmask.evaluation.suites import FinetuneSuite, Suite, data_folder, find_suites
 from unmask.evaluation.wic import wic
 from unmask.files import digest, file_digest, write_json
+from unmask.model.published import read_config
 from unmask.predict.folders import find_folder, is_bundled, model_fingerprint
 from unmask.progress import SILENT, Progress
 
@@ -68,7 +70,8 @@ def evaluate(
 
 
 def _run(context: Context, fingerprint: str, material: str, files: int) -> Result:
-    found, progress, mark = context.found, context.progress, digest(fingerprint, material)
+    found, progress = context.found, context.progress
+    mark = digest(fingerprint, material, *_chosen(found.suite, context.subject.folder))
     before = results.read(context.out, found.name)
     if before is not None and before.fingerprint == mark:
         progress.say(f"{found.name}: done already")
@@ -98,6 +101,13 @@ def _run(context: Context, fingerprint: str, material: str, files: int) -> Resul
         time.monotonic() - start, outcome.measures, scores, groups, details,
     )  # fmt: skip
     return results.save(context.out, result, outcome.items)
+
+
+def _chosen(suite: Suite, folder: Path) -> list[str]:
+    """What the model decides where the suite is silent: a result with another rate is another result."""
+    if not isinstance(suite, FinetuneSuite):
+        return []
+    return [str(suite.settings.suited(read_config(read_values(folder))).lr)]
 
 
 def _check(out: Path, folder: Path, fingerprint: str) -> None:

@@ -113,7 +113,7 @@ def gather(
         raise ConfigError(f"class_weights: {task} has no classes to weigh")
     folder = find_folder(model)
     config = read_config(read_values(folder))
-    settings = settings.suited(config.width)
+    settings = settings.suited(config)
     tokenizer = Tokenizer.load(folder)
     machine = Machine.choose(settings.train_config())
     if settings.layers != "all" and settings.layers > config.layers:

@@ -4,7 +4,8 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from unmask.config import Count, Positive, Section, Share, TrainConfig
+from unmask.config import Count, ModelConfig, Positive, Section, Share, TrainConfig
+from unmask.errors import ConfigError
 from unmask.predict.settings import STRIDE
 
 LORA_LR = HIGHEST_LR = 1e-3
@@ -16,8 +17,8 @@ class FinetuneConfig(Section):
     """Settings of a fine-tuning; `--set key=value` changes one."""
 
     lr: Annotated[float, Field(gt=0)] | None = None
-    """Highest learning rate; by default 5e-5 at a width of 768, at others by the inverse square of the width,
-    up to 1e-3; with lora 1e-3."""
+    """Highest learning rate; by default 5e-5 times 768 / width, or its square where the norms come first, at
+    most 1e-3; with lora 1e-3."""
     optimiser: Literal["adamw", "muon"] = "adamw"
     """muon: for the matrices of the blocks; of use where the model was pretrained with it."""
     muon_lr: Annotated[float, Field(gt=0)] = 0.01
@@ -81,14 +82,16 @@ class FinetuneConfig(Section):
             raise ValueError("layers = 0 changes nothing that a replay could keep: leave one of them out")
         return self
 
-    def suited(self, width: int) -> Self:
-        """With a rate that suits a model of this width; adapters are small and begin at zero."""
-        usual = LORA_LR if self.lora else min(HIGHEST_LR, 5e-5 * (768 / width) ** 2)
+    def suited(self, model: ModelConfig) -> Self:
+        """With a rate that suits a model; adapters are small and begin at zero."""
+        power = 2 if model.norm == "before" else 1  # with norms after the sum a high rate can ruin a model
+        usual = LORA_LR if self.lora else min(HIGHEST_LR, 5e-5 * (768 / model.width) ** power)
         return self.model_copy(update={"lr": self.lr or usual})
 
     def train_config(self) -> TrainConfig:
         """The same as the training loop knows it; a rate must be chosen."""
-        assert self.lr is not None
+        if self.lr is None:
+            raise ConfigError("lr: say one, or take the one of a model: settings.suited(config)")
         return TrainConfig(
             lr=self.lr,
             optimiser=self.optimiser,
