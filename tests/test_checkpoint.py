@@ -128,6 +128,11 @@ def test_nothing_is_made_for_an_encoder_that_is_not_there(folder: Path) -> None:
         load_model(folder)
 
 
+def test_who_may_read_one_file_may_read_the_weights(folder: Path) -> None:
+    modes = {path.stat().st_mode for path in folder.iterdir()}
+    assert len(modes) == 1
+
+
 def test_what_is_written(folder: Path) -> None:
     values = json.loads((folder / "config.json").read_text())
     assert values["dtype"] == "float32"

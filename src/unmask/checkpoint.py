@@ -200,7 +200,10 @@ def _read_safetensors(folder: Path, name: str) -> dict[str, Tensor]:
 def _write_safetensors(tensors: Mapping[str, Tensor], path: Path, dtype: torch.dtype) -> None:
     copies = {name: tensor.to("cpu", dtype, copy=True) for name, tensor in tensors.items()}
     with atomic_path(path) as temporary:
+        temporary.touch()
+        mode = temporary.stat().st_mode
         save_file(copies, temporary, metadata={"format": "pt"})
+        temporary.chmod(mode)  # safetensors leaves a file that nobody else can read
 
 
 def _read_pickle(folder: Path, name: str) -> dict[str, Tensor]:

@@ -257,6 +257,8 @@ def test_it_stops_when_the_score_stays_away(tmp_path: Path, base: Path) -> None:
     settings = FinetuneConfig(lr=1e-9, epochs=9, patience=2, batch=40)
     result = finetune("classify", base, reviews(), out=tmp_path / "out", settings=settings)
     assert result.epochs == 3  # the first is the best, and two are not better
+    kept = [row["best"] for row in read_metrics(tmp_path / "out") if row["split"] == "valid"]
+    assert kept == [True, True, True]  # but as good: the last of them is kept
 
 
 class Notes(Progress):

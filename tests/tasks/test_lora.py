@@ -15,7 +15,7 @@ from unmask.model.network import Model
 from unmask.predict import Classifier
 from unmask.tasks.finetune import finetune
 from unmask.tasks.lora import Adapter, adapt, merge
-from unmask.tasks.settings import FinetuneConfig
+from unmask.tasks.settings import EmbedConfig, FinetuneConfig
 
 
 def states(model: Model) -> torch.Tensor:
@@ -80,6 +80,10 @@ def test_the_rate_follows_unless_said() -> None:
     assert rate(width=64, **before) == 1e-3
     assert rate("lr=2e-4", width=256, **before) == rate("lora=8", "lr=2e-4", **after) == 2e-4
     assert rate("lora=8", width=256, **after) == 1e-3
+    assert EmbedConfig().suited(ModelConfig(width=256, **before)).lr == pytest.approx(2.7e-4)
+    assert EmbedConfig(lr=1e-5).suited(ModelConfig(width=256, **before)).lr == 1e-5
+    with pytest.raises(ConfigError, match="lr"):
+        load_settings(FinetuneConfig, ["lr=inf"])
 
 
 def test_what_excludes_adapters() -> None:

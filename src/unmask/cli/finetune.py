@@ -26,7 +26,7 @@ _EXAMPLES = """
 
     unmask finetune tag --model model/ --train train.conll --valid dev.conll -o entities --seeds 5
 
-    unmask finetune pair --model model/ --train nli.jsonl -o entailment --lr 3e-5 --epochs 5
+    unmask finetune pair --model model/ --train nli.jsonl -o entailment --epochs 5
 
     unmask finetune classify --model model/ --train posts.jsonl -o toxic --labels insult,obscene,racism
 
@@ -134,7 +134,7 @@ def finetune(
     lr: Annotated[
         float | None,
         typer.Option(
-            help="Highest learning rate.", show_default="by the model's width; with --lora 1e-3; embed 3e-5"
+            help="Highest learning rate.", show_default="by the width, mini-pt 4.5e-4; with --lora 1e-3"
         ),
     ] = None,
     batch_size: Annotated[

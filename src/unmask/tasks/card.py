@@ -7,6 +7,7 @@ from typing import Any
 from unmask import __version__
 from unmask.predict.info import licence
 from unmask.tasks.run import FinetuneResult, Material
+from unmask.tasks.settings import EmbedConfig
 
 _PIPELINES = {"tag": "token-classification", "qa": "question-answering"}
 _CALLS = {
@@ -76,7 +77,9 @@ def task_card(made: Material, result: FinetuneResult) -> str:
     )
 
 
-def sentence_card(begun: Path, result: Mapping[str, Any], sentence: Mapping[str, Any]) -> str:
+def sentence_card(
+    begun: Path, result: Mapping[str, Any], settings: EmbedConfig, sentence: Mapping[str, Any]
+) -> str:
     """The card of a folder for sentence vectors; its model is a bare encoder."""
     header = ["library_name: sentence-transformers", "pipeline_tag: sentence-similarity"]
     if terms := licence(begun):
@@ -85,6 +88,7 @@ def sentence_card(begun: Path, result: Mapping[str, Any], sentence: Mapping[str,
     rows = [
         f"- begun from: {begun.resolve().name}",
         f"- training: {learnt}",
+        f"- settings: lr {settings.lr:g}, batch {settings.batch}, temperature {settings.temperature:g}",
         f"- vectors: {sentence['pool']} over the tokens, normalised",
         f"- longest text: {sentence['max_length']} tokens, the rest is cut off",
     ]

@@ -112,6 +112,8 @@ class _Training:
         settings: EmbedConfig,
         progress: Progress,
     ) -> None:
+        self.config = read_config(read_values(folder))
+        settings = settings.suited(self.config)
         self.folder, self.settings, self.examples, self.valid = folder, settings, examples, valid
         self.progress, self.contrast = progress, contrast_of(examples)
         self.tokenizer = Tokenizer.load(folder)
@@ -179,12 +181,11 @@ class _Training:
             begun = self.folder.resolve().name
             write_page(folder / "report.html", f"Sentence vectors{data}, from {begun}", parts)
 
-        card = sentence_card(self.folder, asdict(result), asdict(self.predictor.sentence))
+        card = sentence_card(self.folder, asdict(result), self.settings, asdict(self.predictor.sentence))
         save_model(self.model, out, self.tokenizer, card, also=also)
 
     def _model(self) -> Model:
-        settings = self.settings
-        config = read_config(read_values(self.folder))
+        settings, config = self.settings, self.config
         self.length = settings.length or min(_LENGTH, config.positions)
         if self.length > config.positions:
             raise ConfigError(f"length={self.length}: the model takes at most {config.positions} tokens")

@@ -99,10 +99,11 @@ class Run:
                 self.epochs = record.step // per_epoch
                 with made.machine.autocast():
                     evaluation = made.kind.evaluate(predictor, valid, made.valid)
-                better = evaluation.scores[made.metric] > self.score
-                stale = 0 if better else stale + 1
-                self._validated(record, evaluation, better, progress)
-                if better:
+                score = evaluation.scores[made.metric]
+                stale = 0 if score > self.score else stale + 1
+                best = score >= self.score  # with few examples epochs tie: the later one is surer
+                self._validated(record, evaluation, best, progress)
+                if best:
                     self._keep(model, evaluation)
                 stage.note(self._told(record))
             if wish.asked_by or (settings.patience and stale >= settings.patience):
@@ -147,9 +148,7 @@ class Run:
                 f"{trainer.counters.step}; lower lr"
             )
 
-    def _validated(
-        self, record: StepRecord, evaluation: Evaluation, better: bool, progress: Progress
-    ) -> None:
+    def _validated(self, record: StepRecord, evaluation: Evaluation, best: bool, progress: Progress) -> None:
         place = {
             "step": record.step,
             "epoch": self.epochs,
@@ -157,10 +156,10 @@ class Run:
             "seconds": record.seconds,
         }
         self.records.append(
-            {"split": "valid", "seed": self.seed, **place, "scores": evaluation.scores, "best": better}
+            {"split": "valid", "seed": self.seed, **place, "scores": evaluation.scores, "best": best}
         )
         shown = ", ".join(f"{name} {value:.4f}" for name, value in evaluation.scores.items())
-        progress.say(f"seed {self.seed}, epoch {self.epochs}: {shown}" + (" (best so far)" if better else ""))
+        progress.say(f"seed {self.seed}, epoch {self.epochs}: {shown}" + (" (best so far)" if best else ""))
 
     def _keep(self, model: Model, evaluation: Evaluation) -> None:
         self.best = evaluation

@@ -9,19 +9,26 @@ from unmask.errors import ConfigError
 from unmask.predict.settings import STRIDE
 
 LORA_LR = HIGHEST_LR = 1e-3
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NO_RATE = "lr: say one, or take the one of a model: settings.suited(config)"
 Method = Literal["cloze", "probe", "knn", "lora"]
 METHODS: tuple[Method, ...] = get_args(Method)
+
+
+def usual_rate(base: float, model: ModelConfig) -> float:
+    """A rate for a model, from that of one 768 wide; norms after the sums bear less of a rise."""
+    return min(HIGHEST_LR, base * (768 / model.width) ** (2 if model.norm == "before" else 1))
 
 
 class FinetuneConfig(Section):
     """Settings of a fine-tuning; `--set key=value` changes one."""
 
-    lr: Annotated[float, Field(gt=0)] | None = None
+    lr: Rate | None = None
     """Highest learning rate; by default 5e-5 times 768 / width, or its square where the norms come first, at
     most 1e-3; with lora 1e-3."""
     optimiser: Literal["adamw", "muon"] = "adamw"
     """muon: for the matrices of the blocks; of use where the model was pretrained with it."""
-    muon_lr: Annotated[float, Field(gt=0)] = 0.01
+    muon_lr: Rate = 0.01
     """Highest learning rate of Muon."""
     epochs: Positive = 3
     """Passes over the training examples."""
@@ -84,14 +91,13 @@ class FinetuneConfig(Section):
 
     def suited(self, model: ModelConfig) -> Self:
         """With a rate that suits a model; adapters are small and begin at zero."""
-        power = 2 if model.norm == "before" else 1  # with norms after the sum a high rate can ruin a model
-        usual = LORA_LR if self.lora else min(HIGHEST_LR, 5e-5 * (768 / model.width) ** power)
+        usual = LORA_LR if self.lora else usual_rate(5e-5, model)
         return self.model_copy(update={"lr": self.lr or usual})
 
     def train_config(self) -> TrainConfig:
         """The same as the training loop knows it; a rate must be chosen."""
         if self.lr is None:
-            raise ConfigError("lr: say one, or take the one of a model: settings.suited(config)")
+            raise ConfigError(NO_RATE)
         return TrainConfig(
             lr=self.lr,
             optimiser=self.optimiser,
@@ -110,8 +116,9 @@ class FinetuneConfig(Section):
 class EmbedConfig(Section):
     """Settings of a training of sentence vectors; `--set key=value` changes one."""
 
-    lr: Annotated[float, Field(gt=0)] = 3e-5
-    """Highest learning rate."""
+    lr: Rate | None = None
+    """Highest learning rate; by default 3e-5 times 768 / width, or its square where the norms come first, at
+    most 1e-3."""
     epochs: Positive = 1
     """Passes over the training texts."""
     batch: Annotated[int, Field(ge=2)] = 64
@@ -131,8 +138,14 @@ class EmbedConfig(Section):
     precision: Literal["auto", "bf16", "fp32"] = "auto"
     """Of the matrix products; auto: bf16 on a GPU that has it."""
 
+    def suited(self, model: ModelConfig) -> Self:
+        """With a rate that suits a model."""
+        return self.model_copy(update={"lr": self.lr or usual_rate(3e-5, model)})
+
     def train_config(self) -> TrainConfig:
-        """The same as the training loop knows it."""
+        """The same as the training loop knows it; a rate must be chosen."""
+        if self.lr is None:
+            raise ConfigError(NO_RATE)
         own = self.model_dump(include={"lr", "warmup", "weight_decay", "precision"})
         return TrainConfig(**own, betas=(0.9, 0.999), eps=1e-8, compile=False)
 
@@ -158,7 +171,7 @@ class FewshotConfig(Section):
     """Steps of a training, whatever the number of examples."""
     batch: Positive = 16
     """Examples of a step."""
-    lr: Annotated[float, Field(gt=0)] = LORA_LR
+    lr: Rate = LORA_LR
     """Highest learning rate."""
     lora: Positive = 8
     """Rank of the adapters."""
