@@ -73,6 +73,11 @@ class Cell(NamedTuple):
         return place(options, self.rate) / "cells" / self.name / self.suite / str(self.seed)
 
 
+def rates(text: str) -> list[float]:
+    """Numbers with commas between."""
+    return [float(rate) for rate in text.split(",")]
+
+
 def use_threads(count: int) -> None:
     """How many a process computes with."""
     import torch
@@ -286,11 +291,11 @@ def write(options: argparse.Namespace) -> None:
     ]
     several = len(options.lr) > 1
     also = " and, with the first seed, which rate is taken" if several else ""
-    rates = ("one of " if several else "") + ", ".join(f"{rate:g}" for rate in options.lr)
+    given = ("one of " if several else "") + ", ".join(f"{rate:g}" for rate in options.lr)
     chosen = f"\n\nThe rates chosen:\n\n{rates_table(options, models)}" if several else ""
     body = (
         f"Fine-tuned on {device}, seeds from 0, {options.epochs} epochs ({', '.join(more)}),"
-        f" {options.optimiser}, lr {rates}, batches of {options.batch}, windows of {options.length}"
+        f" {options.optimiser}, lr {given}, batches of {options.batch}, windows of {options.length}"
         " tokens, the same for every model; a tenth of the examples to learn from decides which epoch's"
         f" weights are scored{also}. At most {options.scored:,} are scored: of the development part, or of a"
         " tenth by hash of the text where there is none. Mean ± standard deviation over the seeds; of one"
@@ -317,9 +322,8 @@ def main() -> None:
     parser.add_argument("--scored", type=int, default=1000, help="to score on, at most")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument(
-        "--lr", type=lambda text: [float(rate) for rate in text.split(",")], default=[2e-4],
-        help="one rate, or several to choose from, with commas between",
-    )  # fmt: skip
+        "--lr", type=rates, default=[2e-4], help="one, or several to choose from, with commas between"
+    )
     parser.add_argument("--optimiser", choices=["adamw", "muon"], default="adamw")
     parser.add_argument("--batch", type=int, default=16, help="examples of a step")
     parser.add_argument("--length", type=int, default=256, help="tokens of the longest window")

@@ -93,7 +93,7 @@ def _described(module: str, name: str) -> str:
         return f"### {name}\n\nA table with the keys {values}.\n"
     node = _source(found)
     if isinstance(found, type):
-        return "\n".join([f"### {name}\n", _class(found), *_methods(found)])
+        return "\n".join([f"### {name}\n", _class(found, node), *_methods(found)])
     return f"### {name}\n\n{_function(node)}"
 
 
@@ -137,14 +137,12 @@ def _each(arguments: ast.arguments) -> Iterator[str]:
         yield ast.unparse(argument) + (f" = {ast.unparse(default)}" if default else "")
 
 
-def _class(found: type) -> str:
-    told = [_text(_source(found)), ""]
-    fields = {field[0]: field for kind in reversed(_ours(found)) for field in _fields(_source(kind))}
+def _class(found: type, node: ast.ClassDef) -> str:
+    told = [_text(node), ""]
+    fields = list(_fields(node))
     if fields:
         told += ["| field | default | meaning |", "| --- | --- | --- |"]
-        told += [
-            f"| `{name}: {kind}` | {default} | {text} |" for name, kind, default, text in fields.values()
-        ]
+        told += [f"| `{name}: {kind}` | {default} | {text} |" for name, kind, default, text in fields]
         told.append("")
     return "\n".join(told)
 
@@ -174,16 +172,12 @@ class _Plain(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _ours(found: type) -> list[type]:
-    """The class and those of ours that it is made from, but for what all settings have."""
-    kinds = [kind for kind in found.__mro__ if kind.__module__.startswith("unmask")]
-    return [kind for kind in kinds if kind.__name__ != "Section"]
-
-
 def _methods(found: type) -> Iterator[str]:
     """Public methods and properties, its own and those it has from classes of ours."""
     seen: set[str] = set()
-    for kind in _ours(found):
+    for kind in found.__mro__:
+        if not kind.__module__.startswith("unmask") or kind.__name__ == "Section":
+            continue
         own = {node.name: node for node in _source(kind).body if isinstance(node, ast.FunctionDef)}
         for name, node in own.items():  # of overloads the last, which is the real one
             if name in seen or (name.startswith("_") and name != "__call__"):

@@ -134,7 +134,8 @@ def finetune(
     lr: Annotated[
         float | None,
         typer.Option(
-            help="Highest learning rate.", show_default="by the width, mini-pt 4.5e-4; with --lora 1e-3"
+            help="Highest learning rate.",
+            show_default="by the width: mini-pt 4.5e-4, embed 2.7e-4; --lora 1e-3",
         ),
     ] = None,
     batch_size: Annotated[
