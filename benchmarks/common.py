@@ -111,6 +111,12 @@ def write_result(name: str, title: str, body: str, packages: Sequence[str]) -> N
     print(text)
 
 
+def unmask(*words: object, **how: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command of ours, which must succeed; `how` is for `subprocess.run`."""
+    command = [sys.executable, "-W", "ignore", "-m", "unmask", *map(str, words)]
+    return subprocess.run(command, check=True, text=True, **how)
+
+
 def train_and_score(place: Path, train: Sequence[object], *score: object, cpu: bool = False) -> None:
     """`unmask pretrain …` into place/run, then BLiMP into place/scores; what they say goes to place/log.txt.
 
@@ -121,8 +127,7 @@ def train_and_score(place: Path, train: Sequence[object], *score: object, cpu: b
     blimp = ["blimp", "--model", place / "run/model", "-o", place / "scores", "--no-card", *score]
     with (place / "log.txt").open("a") as log:
         for words in (["pretrain", *train, "-o", place / "run", "--resume"], ["evaluate", *blimp]):
-            command = [sys.executable, "-W", "ignore", "-m", "unmask", *map(str, words), "--quiet"]
-            subprocess.run(command, env=environment, stdout=log, stderr=log, check=True)
+            unmask(*words, "--quiet", env=environment, stdout=log, stderr=log)
 
 
 def trained_and_scored(place: Path) -> tuple[dict[str, Any], dict[str, Any], Any] | None:

@@ -83,6 +83,7 @@ def whole_pass(paths: list[Path], scratch: Path) -> list[tuple[object, ...]]:
         size = sum(path.stat().st_size for path in files) / 1e6
         options = ["-o", str(scratch / "out.jsonl"), "--workers", str(workers), "--quiet"]
         cost = timed_run([sys.executable, "-m", "unmask", "dedup", *map(str, files), *options])
+        (scratch / "out.jsonl").unlink()  # dedup writes over nothing
         rate, peak = f"{size / cost.seconds:.1f}", f"{cost.peak_mb:.0f}"
         rows.append((f"{size:.0f} MB", workers, f"{cost.seconds:.1f}", rate, peak))
     return rows

@@ -78,11 +78,14 @@ def rates(text: str) -> list[float]:
     return [float(rate) for rate in text.split(",")]
 
 
-def use_threads(count: int) -> None:
-    """How many a process computes with."""
+def begin(threads: int) -> None:
+    """What a process does first: it ends when this one is killed, and computes with so many threads."""
     import torch
 
-    torch.set_num_threads(count)
+    from unmask.processes import end_with_parent
+
+    end_with_parent()
+    torch.set_num_threads(threads)
 
 
 def capped(name: str, options: argparse.Namespace, rate: float) -> Path:
@@ -202,7 +205,7 @@ def attend(cell: Cell, options: argparse.Namespace) -> tuple[bool, str]:
             return not told, told or "left for another time"
         if getattr(_THREAD, "pool", None) is None:
             threads = max(1, CORES // options.jobs)
-            _THREAD.pool = ProcessPoolExecutor(1, get_context("spawn"), use_threads, (threads,))
+            _THREAD.pool = ProcessPoolExecutor(1, get_context("spawn"), begin, (threads,))
         try:
             return True, _THREAD.pool.submit(measure, cell, cell.place(options)).result()
         except Exception as error:

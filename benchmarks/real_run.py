@@ -8,20 +8,13 @@ Without `--data` the text is the ten million words of `text/en-research`. Called
 
 import argparse
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common import RESULTS, arguments, data_root, need_gpu, table, unpack, write_result
+from common import RESULTS, arguments, data_root, need_gpu, table, unmask, unpack, write_result
 from unmask.charts import Chart, lines, side_by_side
 from unmask.evaluation.results import read
 from unmask.runs import read_metrics
-
-
-def unmask(*words: str) -> None:
-    """Run a command of ours, which must succeed."""
-    subprocess.run([sys.executable, "-W", "ignore", "-m", "unmask", *words], check=True)
 
 
 def research_text(folder: Path) -> list[str]:

@@ -107,7 +107,7 @@ def facts(job: Job, options: argparse.Namespace) -> dict[str, Any] | None:
     plan = json.loads((place / "run" / "plan.json").read_text("utf-8"))
     return {
         "parameters": plan["parameters"], "epochs": plan["epochs"], "tokens": last["tokens"],
-        "steps": last["step"], "seconds": last["seconds"], "loss": valid["loss"],
+        "steps": last["step"], "loss": valid["loss"],
         "right": valid["accuracy"]["mlm"], "blimp": blimp,
     }  # fmt: skip
 
@@ -131,13 +131,12 @@ def write(jobs: list[Job], options: argparse.Namespace) -> None:
             f"{values['right']:.1%}",
             f"{100 * values['blimp'].value:.1f} ({100 * values['blimp'].low:.1f}"
             f" to {100 * values['blimp'].high:.1f})",
-            f"{values['seconds']:,.0f}",
         )
         for job, values in found
     ]
     head = [
         "parameters", "width × layers", "tokens", "steps", "operations", "6 N tokens", "validation loss",
-        "hidden tokens right", "BLiMP, macro", "seconds in steps",
+        "hidden tokens right", "BLiMP, macro",
     ]  # fmt: skip
     at = [math.log2(values["parameters"]) for _, values in found]
     marks = {x: f"{2**x / 1e6:.0f} M" for x in at}
