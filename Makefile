@@ -40,7 +40,7 @@ fix: $(READY) ## Mend what lint and format can mend by themselves, and write the
 docs: $(READY) ## Build the documentation into site/, warnings as errors
 	$(BIN)/mkdocs build --strict --quiet
 
-ASKED := common encoders hf_mlm search sizes  # they need to be told what to do
+ASKED := common encoders hf_mlm hybrid search sizes  # they need to be told what to do
 bench: $(READY) ## Run the benchmarks and write benchmarks/results/ (needs the real data, see benchmarks/README.md)
 	for script in $(filter-out $(ASKED:%=benchmarks/%.py),$(wildcard benchmarks/*.py)); do $(BIN)/python $$script || exit 1; done
 

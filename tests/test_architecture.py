@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "unmask"
 # Each stage may import itself and the stages on its left.
 STAGES = "text tokenizer data model checkpoint predict analyse train tasks evaluation".split()
-EVERYONE = {"charts", "errors", "config", "files", "processes", "progress", "report", "runs"}
+EVERYONE = {"charts", "errors", "config", "files", "processes", "progress", "report", "runs", "target"}
 SERVE_MAY = EVERYONE | set(STAGES[: STAGES.index("analyse") + 1])
 MODEL_MAY = {"config", "errors", "model"}
 

@@ -99,8 +99,20 @@ def test_bars_below_zero_have_no_length() -> None:
     assert "-3" in texts(chart.svg)
 
 
+def test_labels_in_capitals_have_room() -> None:
+    chart = bars("F1 by class", "F1", {"F1": {"JURISPRUDENCIA": 0.5}})
+    (drawn,) = (text for text in parsed(chart.svg).iter(f"{SVG}text") if text.text == "JURISPRUDENCIA")
+    assert float(drawn.attrib["x"]) > 120  # it ends there, and is 111 long in DejaVu Sans
+
+
 def test_long_labels_are_cut_but_told() -> None:
     word = "a" * 300
+    chart = bars("F1 by class", "F1", {"F1": {word: 0.5, "b": 0.25}})
+    widths = [float(area.attrib["width"]) for area in parsed(chart.svg).iter(f"{SVG}rect")]
+    assert widths[0] == pytest.approx(2 * widths[1], abs=0.1)
+    assert widths[0] > 50
+    assert "a" * 31 + "…" in texts(chart.svg)
+    assert f"{word}: 0.5" in chart.svg
     chart = heat_map("Attention", "weights", [[0.5]], [word], [word])
     assert chart.width < 600
     assert chart.height < 300

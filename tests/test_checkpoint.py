@@ -178,7 +178,7 @@ def test_the_old_model_comes_back_if_nothing_took_its_place(folder: Path) -> Non
             raise RuntimeError("power cut")
 
     before = (folder / "model.safetensors").read_bytes()
-    folder.rename(folder.with_name(".model.old"))  # killed between the two renames
+    folder.rename(folder.with_name(".model.unmask-old"))  # killed between the two renames
     with pytest.raises(RuntimeError, match="power cut"):
         save_model(Model(BERT), folder, Broken())
     assert (folder / "model.safetensors").read_bytes() == before
@@ -186,18 +186,19 @@ def test_the_old_model_comes_back_if_nothing_took_its_place(folder: Path) -> Non
 
 
 def test_a_folder_of_other_things_is_not_replaced(tmp_path: Path) -> None:
-    (tmp_path / "tese.txt").write_text("anos de trabalho")
-    with pytest.raises(OutputError, match="holds other files and no model"):
-        save_model(Model(BERT), tmp_path)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "tese.txt").write_text("anos de trabalho")
+    with pytest.raises(OutputError, match=r"holds other files and no model.*; the new model is in .*/a-\w+$"):
+        save_model(Model(BERT), tmp_path / "a")
     with pytest.raises(OutputError, match="is a file"):
-        save_model(Model(BERT), tmp_path / "tese.txt")
-    assert (tmp_path / "tese.txt").read_text() == "anos de trabalho"
+        save_model(Model(BERT), tmp_path / "a" / "tese.txt")
+    assert (tmp_path / "a" / "tese.txt").read_text() == "anos de trabalho"
 
 
 def test_what_would_be_lost_stops_the_writing(folder: Path) -> None:
-    (folder / "1_Pooling").mkdir()
+    (folder / "2_Normalize").mkdir()
     save_model(Model(BERT), folder)  # a module of sentence-transformers belongs to a model
-    assert not (folder / "1_Pooling").exists()
+    assert not (folder / "2_Normalize").exists()
     (folder / "checkpoint-500").mkdir()
     with pytest.raises(OutputError, match="holds checkpoint-500, which is no part of a model"):
         save_model(Model(BERT), folder)
@@ -431,6 +432,9 @@ def test_broken_files(folder: Path, tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
     (folder / "model.safetensors").unlink()
     with pytest.raises(ModelError, match=r"has no model\.safetensors"):
+        load_model(folder)
+    (folder / "model.onnx").touch()
+    with pytest.raises(ModelError, match="holds an ONNX model, .* name the folder it was converted from"):
         load_model(folder)
     for text, message in (
         ("{", "not valid JSON"),

@@ -26,6 +26,13 @@ def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     )  # type: ignore[call-overload,no-any-return]
 
 
+def run_to(output: int, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "unmask", *arguments],
+        stdout=output, stderr=subprocess.PIPE, text=True, check=False, cwd=cwd,
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A text file, a vocabulary and a corpus, all made through the command line."""
@@ -106,11 +113,30 @@ def test_languages_in_the_summary(folder: Path) -> None:
             "other input",
         ),
         (["prepare", "a.txt", "-t", "vocab", "-o", "a.txt"], "a.txt"),
+        (["prepare", "a.txt", "-t", "vocab", "-o", "mini-pt"], "would hide the model of that name"),
+        (["pretrain", "tiny-docs", "--text", "a.txt", "-o", "mini-pt"], "would hide"),
+        (["tokenizer", "a.txt", "-o", "mini-pt"], "would hide"),
+        (["evaluate", "a.txt", "-m", "mini-pt", "-o", "mini-pt"], "would hide"),
+        (["prepare", ".", "-t", "vocab", "-o", "x"], "x is inside ., and would be read as text"),
+        (["pretrain", "tiny-docs", "--text", ".", "-o", "x"], "x is inside ."),
+        (["tokenizer", "pt=.", "-o", "x"], "x is inside ."),
+        (["dedup", ".", "-o", "x.jsonl"], "x.jsonl is inside ."),
         (["corpus", "vocab"], "is not a corpus"),
         (["corpu", "shards"], "Did you mean 'corpus'"),
         (["corpus"], "Missing argument"),
         (["corpus", "shards", "--top", "3"], "No such option: --top"),
         (["fill", "O [MASK].", "-m", "mini-pt", "--top", "0"], "unmask: Invalid value for '--top'"),
+        (["finetune", "tag", "-m", "mini-pt", "--train", "a.txt", "-o", "y", "--lr", "abc"], "'abc'"),
+        (
+            ["finetune", "tag", "-m", "mini-pt", "--train", "a.txt", "-o", "y", "--lr", "1", "--set", "lr=2"],
+            "unmask: --set lr=2 and --lr 1.0 are one setting with two values: leave one of them out",
+        ),
+        (
+            ["finetune", "tag", "--train", "a.txt", "--train", "b.txt"],
+            "unmask: --train is given twice: give it once (",
+        ),
+        (["fill", "O [MASK].", "-m", "mini-pt", "--model=mini-en"], "unmask: --model is given twice"),
+        (["analyse", "geometry", "-m", "a", "-m", "b"], "unmask: --model is given twice"),
         (["finetune"], "Missing argument 'task'. Choose from: classify,"),
         (["finetune", "clasify"], "'clasify' is not one of 'classify'"),
         (["pretrain", "tiny-docs", "--data", "shards", "-o", "vocab"], "holds other files and no run"),
@@ -126,6 +152,12 @@ def test_mistakes_are_one_line_and_status_2(folder: Path, arguments: list[str], 
     assert "Traceback" not in failed.stderr
     assert says in failed.stderr
     assert len(failed.stderr.splitlines()) == 1
+
+
+def test_an_option_that_takes_several_values_and_a_flag_may_be_given_twice(folder: Path) -> None:
+    several = ["--set", "prepare.valid=0", "--set", "prepare.test=0", "--json", "--json"]
+    made = run("prepare", "a.txt", "-t", "vocab", "-o", "several", "-q", "-q", *several, cwd=folder)
+    assert json.loads(made.stdout)["documents_read"] == 60
 
 
 @pytest.mark.parametrize(
@@ -186,14 +218,20 @@ def test_wrong_encoding_is_named(folder: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
-def test_a_full_pipe_is_no_traceback(folder: Path) -> None:
+def test_a_full_disk_under_standard_output_is_one_line(folder: Path) -> None:
     with open("/dev/full", "w") as full:
-        failed = subprocess.run(
-            [sys.executable, "-m", "unmask", "corpus", "shards", "--json"],
-            stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=folder,
-        )  # fmt: skip
-    assert failed.returncode != 0
-    assert "Traceback" not in failed.stderr
+        failed = run_to(full.fileno(), "corpus", "shards", "--json", cwd=folder)
+    assert failed.returncode == 2
+    assert failed.stderr.startswith("unmask: no space left while writing the output")
+    assert len(failed.stderr.splitlines()) == 1
+
+
+def test_a_closed_pipe_is_quiet(folder: Path) -> None:
+    receiver, sender = os.pipe()
+    os.close(receiver)
+    ended = run_to(sender, "corpus", "shards", "--json", cwd=folder)
+    os.close(sender)
+    assert ended.stderr == ""
 
 
 _SPIN = """

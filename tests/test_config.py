@@ -111,6 +111,19 @@ def test_what_is_wrong_names_the_option_that_gave_it(tmp_path: Path) -> None:
         load_recipe(None, [section])
 
 
+def test_an_option_and_set_must_agree() -> None:
+    size = Change("--vocab-size", "tokenizer.vocab_size", 90)
+    assert load_recipe(None, ["tokenizer.vocab_size=90", size]).tokenizer.vocab_size == 90
+    assert load_recipe(None, ["seed=1", "seed=2"]).seed == 2  # the last --set of a key counts
+    for value in ("100", ""):
+        with pytest.raises(ConfigError) as caught:
+            load_recipe(None, [f"tokenizer.vocab_size={value}", size])
+        assert str(caught.value) == (
+            f"--set tokenizer.vocab_size={value} and --vocab-size 90 are one setting with two values: "
+            "leave one of them out"
+        )
+
+
 @pytest.mark.parametrize(("content", "says"), [("a = [", "not valid TOML"), (None, "no recipe at")])
 def test_bad_files(tmp_path: Path, content: str | None, says: str) -> None:
     path = tmp_path / "r.toml"

@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import psutil
 import pytest
 
 from unmask.errors import OutputError, UserError
-from unmask.processes import cores, folder_lock, worker_errors, worker_pool
+from unmask.processes import cores, folder_lock, signals_held, worker_errors, worker_pool
 
 PARENT = """
 import time
@@ -34,6 +36,30 @@ with folder_lock(Path(sys.argv[1])):
 """
 
 
+# Asks a worker for something, in the way that tensors are handed over, and leaves before it comes.
+LEAVER = """
+import os, time
+from multiprocessing import connection, process
+from multiprocessing.resource_sharer import _resource_sharer
+from unmask.processes import worker_pool
+
+def send(asked, _):
+    time.sleep(0.2)
+    asked.send_bytes(b"too late")
+
+def offer():
+    return _resource_sharer.register(send, int)
+
+if __name__ == "__main__":
+    with worker_pool(1) as pool:
+        address, key = pool.submit(offer).result()
+        with connection.Client(address, authkey=process.current_process().authkey) as asked:
+            asked.send((key, os.getpid()))
+        pool.submit(time.sleep, 0.4).result()
+        pool.submit(exec, "import sys; sys.excepthook(ValueError, ValueError('told'), None)").result()
+"""
+
+
 def test_at_least_one_core() -> None:
     assert 1 <= cores() <= (os.cpu_count() or 1)
 
@@ -46,10 +72,36 @@ def test_workers_are_set_up_and_ignore_ctrl_c() -> None:
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
+def test_signals_wait_for_the_block_to_end() -> None:
+    """Also those that another thread hears, of which Python tells the main one."""
+    ended, after, told = threading.Event(), threading.Event(), []
+    threading.Thread(target=ended.wait, daemon=True).start()
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        with signals_held(signal.SIGINT, signal.SIGTERM):
+            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(1000):  # Python looks for signals between its own steps
+                time.sleep(0)
+            told.append("the block was whole")
+        after.set()
+    ended.set()
+    assert told
+    assert not after.is_set()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {signal.SIGINT, signal.SIGTERM}
+
+
 def test_a_dead_worker_is_one_clear_line() -> None:
     with pytest.raises(UserError, match="a worker process died"), worker_errors(), worker_pool(1) as pool:
         lost: Future[None] = pool.submit(os._exit, 9)
         lost.result()
+
+
+def test_a_worker_says_nothing_of_one_that_left(tmp_path: Path) -> None:
+    script = tmp_path / "leaver.py"
+    script.write_text(LEAVER)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    assert done.stderr == "ValueError: told\n"  # of other faults it still speaks
 
 
 def test_workers_do_not_outlive_their_parent(tmp_path: Path) -> None:

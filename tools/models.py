@@ -173,7 +173,7 @@ def train(model: Values, language: Values, place: Path, options: argparse.Namesp
         scratch, facts["commands"], "pretrain", model["recipe"], "--data", place / "shards", "-o", run,
         "--resume", *settings,
     )  # fmt: skip
-    unmask(scratch, facts["commands"], "convert", run / "model", folder, "--to", "bfloat16")
+    unmask(scratch, facts["commands"], "convert", run / "model", folder, "--to", "bfloat16", "--overwrite")
     plan = json.loads((run / "plan.json").read_text("utf-8"))
     size = (folder / "model.safetensors").stat().st_size / 2**20
     check_size(model, plan["parameters"], size)
@@ -231,8 +231,29 @@ def page(name: str, model: Values, language: Values, facts: Values) -> str:
         name=name, model=model, language=language, facts=facts, valid=facts["valid"], held=HELD,
         millions=facts["parameters"] / 1e6, sources=lines(rows), commands="\n".join(facts["commands"]),
         fertility=lines([["source", *fits], ["---"] * (1 + len(fits)), *fit_rows]),
-        limits=language["limits"].strip(),
+        limits=language["limits"].strip(), finetuned=finetuned(name, model["language"]),
     )  # fmt: skip
+
+
+def finetuned(name: str, language: str) -> str:
+    """The section of fine-tuned tasks, from the page of `benchmarks/encoders.py`, if the model is on it."""
+    path = ROOT / "benchmarks" / "results" / f"encoders-{language}.md"
+    tables = path.read_text("utf-8").split("| task | ")[1:] if path.is_file() else []
+    if len(tables) < 2 or f"| {name} |" not in tables[0]:
+        return ""
+    scores, rates = (
+        [[cell.strip() for cell in line.strip("| ").split("|")] for line in table.splitlines() if "|" in line]
+        for table in tables[:2]
+    )
+    column = scores[0].index(name) + 1
+    chosen = {row[0]: row[rates[0].index(name) + 1] for row in rates[2:]}
+    rows = [[*row[:3], row[column], chosen.get(row[0], "")] for row in scores[2:]]
+    head = ["task", "measure", "learned from / scored", "score, three seeds", "rate"]
+    return (
+        "## Fine-tuned\n\nAdamW; the rate is the best of those tried, on examples that are not scored."
+        f" `benchmarks/results/{path.name}` in unmask's repository has other models beside it.\n\n"
+        f"{lines([head, ['---'] * len(head), *rows])}\n\n"
+    )
 
 
 def known(path: Path, step: str) -> Values:
@@ -267,6 +288,7 @@ def main() -> None:
         else:
             options.add_argument("--scores", type=Path, nargs="+", required=True, help="each SUITE.json")
     chosen = parser.parse_args()
+    chosen.scratch = chosen.scratch.absolute()  # as a bare name, a bundled model's is refused
     table = tomllib.loads(chosen.table.read_text("utf-8"))
     try:
         if chosen.name not in table["models"]:

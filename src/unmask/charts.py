@@ -19,8 +19,8 @@ Spots = Sequence[tuple[float, float, str]]  # x, y and what is told when it is p
 WIDTH, _PLOT_HEIGHT = 420, 190
 _LEFT, _RIGHT = 54, 22
 _LINE = 18  # from one line of text to the next
-_LETTER = 7.2  # about the width of a letter
-_LABEL, _NAME = 24, 50  # letters that are drawn: of a row or column of a heat map, in a legend
+_LETTER, _BROAD = 7.6, 10.0  # the width of a letter in a wide face; of a capital, m or w
+_LABEL, _CATEGORY, _NAME = 24, 32, 50  # letters drawn: of a row or column of a heat map, of bars, in a legend
 _DOTS = 40  # a series of more points has no dots
 _BAR, _GAP = 13, 9
 _NEGLIGIBLE = 1e-9
@@ -112,7 +112,7 @@ def _finite(points: Points) -> Points:
 def bars(title: str, unit: str, series: Mapping[str, Mapping[str, float]], *, percent: bool = False) -> Chart:
     """Horizontal bars: a group per category, in each a bar per series."""
     categories = list(dict.fromkeys(name for values in series.values() for name in values))
-    left = 12 + _LETTER * max(map(len, categories), default=0)
+    left = 12 + max((_long(_cut(name, _CATEGORY)) for name in categories), default=0.0)
     room = WIDTH - left - 52
     largest = max((value for values in series.values() for value in values.values()), default=0.0)
     largest = largest if largest > 0 else 1.0
@@ -120,7 +120,7 @@ def bars(title: str, unit: str, series: Mapping[str, Mapping[str, float]], *, pe
     body = list(legend)
     for category in categories:
         middle = y + _BAR * len(series) / 2 + 4
-        body.append(_text(left - 6, middle, category, "end"))
+        body.append(_text(left - 6, middle, _cut(category, _CATEGORY), "end"))
         for number, values in enumerate(series.values()):
             if category in values:
                 value = values[category]
@@ -182,7 +182,7 @@ def heat_map(
     With `numbers` cells are larger and each has its value.
     """
     longest_row, longest_column = (
-        min(max(map(len, labels), default=0), _LABEL) * _LETTER for labels in (rows, columns)
+        max((_long(_cut(label)) for label in labels), default=0.0) for labels in (rows, columns)
     )
     cell = _ROOMY if numbers else _CELL
     left, top = 12 + longest_row, 2 * _LINE + 12 + _SLANT * longest_column
@@ -334,7 +334,7 @@ def _legend(names: Sequence[str], filled: bool = False, shapes: bool = False) ->
     if len(names) < 2:
         return found, y - 6
     for number, name in enumerate(_cut(name, _NAME) for name in names):
-        wide = 34 + _LETTER * len(name)
+        wide = 34 + _long(name)
         if x + wide > WIDTH and x > 4:
             x, y = 4.0, y + _LINE
         kind = number % len(_LIGHT)
@@ -380,6 +380,11 @@ def _text(x: float, y: float, text: str, kind: str = "") -> str:
 
 def _cut(label: str, letters: int = _LABEL) -> str:
     return label if len(label) <= letters else f"{label[: letters - 1]}…"
+
+
+def _long(text: str) -> float:
+    """About how long a text is when it is drawn."""
+    return sum(_BROAD if letter.isupper() or letter in "mw" else _LETTER for letter in text)
 
 
 def side_by_side(charts: Sequence[Chart], columns: int | None = None) -> str:

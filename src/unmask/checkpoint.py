@@ -5,46 +5,32 @@ layout has no place for) · tokenizer.json · tokenizer_config.json · README.md
 """
 
 import json
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from fnmatch import fnmatch
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from unmask import __version__
 from unmask.config import ModelConfig
-from unmask.errors import ModelError, OutputError
-from unmask.files import atomic_path, disk_errors, write_atomic, write_json
+from unmask.errors import ModelError
+from unmask.files import atomic_path, write_atomic, write_json
 from unmask.model.network import Model
 from unmask.model.published import read_config, write_config
 from unmask.model.weights import LoadReport, assemble, disassemble
+from unmask.target import CONFIG, whole_folder
 
-CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 OWN_WEIGHTS = "unmask_heads.safetensors"
 PICKLE = "pytorch_model.bin"
 PICKLE_INDEX = "pytorch_model.bin.index.json"
-_PARTS = (
-    "*.json",
-    "*.safetensors",
-    "*.bin",
-    "*.onnx",
-    "*.model",
-    "vocab.txt",
-    "merges.txt",
-    "README.md",
-    "metrics.jsonl",
-    "report.html",
-    "[0-9]_*",
-)
-"""What model folders hold, ours and others', with the numbered modules of sentence-transformers."""
+ONNX_FILE = "model.onnx"
+_STORED = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+"""What safetensors calls the numbers that weights may be."""
 
 
 class SavesItself(Protocol):
@@ -83,27 +69,39 @@ def save_model(
     facts: Mapping[str, Any] | None = None,
     also: Callable[[Path], None] | None = None,
     dtype: torch.dtype = torch.float32,
+    *,
+    overwrite: bool = True,
 ) -> None:
-    """Write a folder that unmask, transformers and sentence-transformers open.
+    """Write a folder that unmask, transformers and sentence-transformers open, whole or not at all.
 
     `facts` are kept under `unmask` in its config.json; `also` may write more files before all is in place.
     `dtype` is of the stored weights; config.json says float32 all the same, for that is what to compute in.
     """
-    folder = Path(folder)
-    architecture, tensors, own = disassemble(model)
-    values = write_config(model.config, architecture)
-    values["unmask"] = {"version": __version__, "heads": list(model.heads)} | dict(facts or {})
-    with _whole_folder(folder) as unfinished:
-        write_json(unfinished / CONFIG, values)
-        _write_safetensors(tensors, unfinished / WEIGHTS, dtype)
-        if own:
-            _write_safetensors(own, unfinished / OWN_WEIGHTS, dtype)
-        if tokenizer is not None:
-            tokenizer.save(unfinished)
+    with whole_folder(Path(folder), overwrite) as unfinished:
+        write_model(model, unfinished, tokenizer, facts, dtype)
         if card is not None:
             write_atomic(unfinished / "README.md", card)
         if also is not None:
             also(unfinished)
+
+
+def write_model(
+    model: Model,
+    folder: Path,
+    tokenizer: SavesItself | None,
+    facts: Mapping[str, Any] | None,
+    dtype: torch.dtype,
+) -> None:
+    """Write the files of a model into a folder, as `save_model` does."""
+    architecture, tensors, own = disassemble(model)
+    values = write_config(model.config, architecture)
+    values["unmask"] = {"version": __version__, "heads": list(model.heads)} | dict(facts or {})
+    write_json(folder / CONFIG, values)
+    _write_safetensors(tensors, folder / WEIGHTS, dtype)
+    if own:
+        _write_safetensors(own, folder / OWN_WEIGHTS, dtype)
+    if tokenizer is not None:
+        tokenizer.save(folder)
 
 
 def read_values(folder: Path) -> dict[str, Any]:
@@ -112,6 +110,17 @@ def read_values(folder: Path) -> dict[str, Any]:
         raise ModelError(f"no model folder at {folder}")
     values: dict[str, Any] = read_json(folder, CONFIG)
     return values
+
+
+def stored_types(folder: Path) -> list[str]:
+    """In what numbers a folder's weights are stored, whatever they are computed in."""
+    whole = (folder / WEIGHTS).exists()
+    files = {WEIGHTS} if whole else set(read_json(folder, INDEX)["weight_map"].values())
+    found = set()
+    for each in files:
+        with safe_open(inside(folder, each), "pt") as file:
+            found |= {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118  it is no mapping
+    return sorted(_STORED[name] for name in found & _STORED.keys())
 
 
 def own_facts(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,6 +176,11 @@ def _read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
         return _read_pickle(folder, PICKLE)
     if (folder / PICKLE_INDEX).exists():
         return _read_shards(folder, PICKLE_INDEX, _read_pickle)
+    if (folder / ONNX_FILE).exists():
+        raise ModelError(
+            f"{folder} holds an ONNX model, which can be neither trained nor converted: "
+            "name the folder it was converted from"
+        )
     raise ModelError(f"{folder} has no {WEIGHTS}: it is not a model folder, or its copy is incomplete")
 
 
@@ -220,44 +234,3 @@ def _read_pickle(folder: Path, name: str) -> dict[str, Tensor]:
     if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
         raise ModelError(f"{path} does not hold a table of tensors")
     return dict(state)
-
-
-@contextmanager
-def _whole_folder(folder: Path) -> Iterator[Path]:
-    """A new folder beside the old one, which takes its place if the block succeeds."""
-    if folder.exists() and not folder.is_dir():
-        raise OutputError(f"{folder} is a file; name a folder to write the model to")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / CONFIG).exists():
-        raise OutputError(f"{folder} holds other files and no model; choose another folder")
-    if strangers := _strangers(folder):
-        raise OutputError(
-            f"{folder} holds {strangers[0]}, which is no part of a model and would be lost; "
-            "move it away, or choose another folder"
-        )
-    folder = folder.resolve()  # the folder itself and not a link to it is replaced
-    unfinished = folder.with_name(f".{folder.name}.unfinished")
-    retired = folder.with_name(f".{folder.name}.old")
-    with disk_errors(folder):
-        try:
-            _clear(folder, unfinished, retired)  # what a killed process left
-            unfinished.mkdir(parents=True)
-            yield unfinished
-            if folder.exists():
-                folder.rename(retired)
-            unfinished.rename(folder)
-        finally:
-            _clear(folder, unfinished, retired)
-
-
-def _clear(folder: Path, unfinished: Path, retired: Path) -> None:
-    """Remove what is left beside a folder; the old one comes back if nothing took its place."""
-    if retired.is_dir() and not folder.exists():
-        retired.rename(folder)
-    shutil.rmtree(unfinished, ignore_errors=True)
-    shutil.rmtree(retired, ignore_errors=True)
-
-
-def _strangers(folder: Path) -> list[str]:
-    """What a folder holds that does not belong to a model."""
-    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    return [name for name in names if not any(fnmatch(name, pattern) for pattern in _PARTS)]

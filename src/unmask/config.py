@@ -257,6 +257,10 @@ class ObjectiveConfig(Section):
     """Predict each hidden token from the two tokens around its span too (needs batch.mask.kind = span)."""
     causal: Share = 0.0
     """Share of the steps that predict the next token instead, each token seeing only those before it."""
+    teachers: tuple[str, ...] = ()
+    """Models of the same vocabulary, folders or names: what they expect at hidden tokens is learned too."""
+    teach: Annotated[float, Field(gt=0)] = 1.0
+    """Weight of that loss, the cross-entropy with the mean of the teachers' distributions."""
 
 
 class StageConfig(Section):
@@ -369,9 +373,18 @@ class Recipe(Section):
             raise ValueError("objective.sbo predicts the tokens of spans: set batch.mask.kind to span")
         if objective.causal and (batch.pairs != "none" or objective.sbo):
             raise ValueError("objective.causal goes with neither batch.pairs nor objective.sbo")
+        if objective.teachers and (objective.causal or not objective.mlm):
+            raise ValueError("objective.teachers need objective.mlm above 0, and objective.causal = 0")
+        if objective.teach != 1 and not objective.teachers:
+            raise ValueError("objective.teach weighs what teachers expect: name one in objective.teachers")
         if not objective.mlm and not objective.sbo and batch.pairs == "none" and objective.causal < 1:
             raise ValueError("objective.mlm = 0 leaves nothing to learn: set another objective")
         return self
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sequence in any stage."""
+        return max((stage.length for stage in self.train.stages), default=self.batch.length)
 
 
 class Change(NamedTuple):
@@ -380,6 +393,11 @@ class Change(NamedTuple):
     option: str
     key: str
     value: Any
+
+    def __str__(self) -> str:
+        """The option as it was given."""
+        value = "" if self.value is None else self.value
+        return f"{_SET} {self.key}={value}" if self.option == _SET else f"{self.option} {value}"
 
 
 def load_recipe(path: Path | str | None = None, changes: Sequence[str | Change] = ()) -> Recipe:
@@ -433,10 +451,11 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def _apply(values: dict[str, Any], changes: Sequence[str | Change]) -> dict[str, str]:
     """Change the values in order; which option gave which key."""
-    options = {}
+    given: dict[str, Change] = {}
     for each in changes:
         change = _read_change(each) if isinstance(each, str) else each
-        options[change.key] = change.option
+        _check_agree(given.get(change.key), change)
+        given[change.key] = change
         *sections, last = change.key.split(".")
         inner = values
         for name in sections:
@@ -450,7 +469,13 @@ def _apply(values: dict[str, Any], changes: Sequence[str | Change]) -> dict[str,
             inner.pop(last, None)
         else:
             inner[last] = change.value
-    return options
+    return {key: change.option for key, change in given.items()}
+
+
+def _check_agree(earlier: Change | None, change: Change) -> None:
+    """`--set` may change its mind, but an option of its own for the same key must say the same."""
+    if earlier and earlier.option != change.option and earlier.value != change.value:
+        raise ConfigError(f"{earlier} and {change} are one setting with two values: leave one of them out")
 
 
 def _read_change(text: str) -> Change:

@@ -12,7 +12,7 @@ from typing import Any
 
 from unmask.errors import OutputError
 
-_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @contextmanager
@@ -21,13 +21,19 @@ def disk_errors(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _NO_SPACE:
+        if error.errno in NO_SPACE:
             raise OutputError(
                 f"no space left while writing {target}: free some and run the same command again"
             ) from error
         if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
             raise OutputError(f"not allowed to write {target}: check the folder's permissions") from error
         raise OutputError(f"cannot write {target}: {error.strerror or error}") from error
+
+
+def check_new(path: Path) -> None:
+    """Refuse a file that is there: it is somebody's work."""
+    if path.exists():
+        raise OutputError(f"{path} is there already: name another file, or remove it")
 
 
 @contextmanager

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, redirect_stdout
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import connection, get_context, parent_process, resource_tracker
 from pathlib import Path
+from types import TracebackType
 from typing import Any, TypeVar
 
 from unmask.errors import ConfigError, OutputError, UserError
@@ -36,13 +37,29 @@ def worker_pool(
 ) -> ProcessPoolExecutor:
     """Processes that each call `setup(*values)` first. Ctrl-C is for their parent, who ends them."""
     spawn = get_context("spawn")  # a forked copy of a process with threads may hang
-    pool = ProcessPoolExecutor(workers, spawn, _begin, (setup, values))
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # they inherit it
-    try:
+    with signals_held(signal.SIGINT):  # left half begun, they and their locks would be complained of
+        pool = ProcessPoolExecutor(workers, spawn, _begin, (setup, values))
         pool.submit(int)  # starts them all
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     return pool
+
+
+@contextmanager
+def signals_held(*numbers: signal.Signals) -> Iterator[None]:
+    """Processes that start in the block never hear of these signals; this one does, after it."""
+    held: list[int] = []
+    before: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():  # which is told what other threads hear
+        before = {number: signal.signal(number, lambda heard, _: held.append(heard)) for number in numbers}
+    resource_tracker.ensure_running()  # started by the first lock, it would undo the mask
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)  # what starts here inherits it
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for heard in held:
+            signal.raise_signal(heard)
 
 
 @contextmanager
@@ -170,3 +187,10 @@ def end_with_parent(*_: object) -> None:
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
+    sys.excepthook = _told_unless_left
+
+
+def _told_unless_left(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """A parent that ends while something is handed over to it breaks the line: nobody needs to read that."""
+    if not issubclass(kind, ConnectionError | EOFError):
+        sys.__excepthook__(kind, error, trace)

@@ -22,7 +22,7 @@ h1 { font-size: 1.6rem; line-height: 1.2 } h2 { font-size: 1.2rem; margin-top: 2
 figure { margin: 0; max-width: 32rem } .chart { width: 100%; height: auto; display: block }
 .scroll { overflow-x: auto } table { border-collapse: collapse; margin: 1rem 0 }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--edge); text-align: left; vertical-align: top }
-td.prose { min-width: 9rem; white-space: pre-line } td.long { min-width: 18rem }
+td.prose { min-width: 9rem; white-space: pre-line; overflow-wrap: anywhere } td.long { min-width: 18rem }
 th, td.marked { white-space: nowrap }
 td.right { background: var(--right); font-weight: 600 }
 td.number { text-align: right; font-variant-numeric: tabular-nums }

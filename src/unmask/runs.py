@@ -14,6 +14,8 @@ from unmask.errors import InputError
 from unmask.files import disk_errors, write_atomic
 
 METRICS = "metrics.jsonl"
+RECIPE = "recipe.toml"
+"""The settings of a run, as run."""
 
 Record = Mapping[str, Any]
 

@@ -22,6 +22,7 @@ HEADS: dict[str, tuple[str, str, dict[str, object]]] = {
     "names": ("wordpiece", "tag", {"labels": ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")}),
     "answers": ("wordpiece", "answer", {}),
 }
+CARDS = {"other": "---\nlanguage: pt-BR\n---\n# A card\n"}
 PAIRS = "pairs"  # a classifier of pairs of texts
 GRAPH = "graph"  # an ONNX graph
 WIDTHS = {"desktop": (1280, 860), "phone": (390, 844)}
@@ -34,7 +35,7 @@ def write_models(root: Path) -> list[str]:
     tokenizers = {kind: make_tokenizer(kind) for kind in ("wordpiece", "bpe")}
     for name, (kind, head, changes) in HEADS.items():
         config = make_config(tokenizers[kind], positions=512, **changes)
-        save_model(make_model(config, (head,)), root / name, tokenizers[kind], "# A card\n")
+        save_model(make_model(config, (head,)), root / name, tokenizers[kind], CARDS.get(name, "# A card\n"))
     config = make_config(tokenizers["wordpiece"], positions=512, labels=("follows", "not"))
     task = {"task": {"name": "pair"}}
     save_model(make_model(config, ("classify",)), root / PAIRS, tokenizers["wordpiece"], "# A card\n", task)

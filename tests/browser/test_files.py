@@ -26,7 +26,7 @@ def used_keys() -> tuple[set[str], list[re.Pattern[str]]]:
     """Keys that scripts name in full, and patterns of those that they put together."""
     source = "\n".join(SCRIPTS.values())
     whole = set(re.findall(r'"([a-z]+\.[\w.-]+)"', source)) & set(STRINGS)
-    made = re.findall(r"\bt\(`([^`]+)`", source)
+    made = re.findall(r"\b(?:t|example)\(`([^`]+)`", source)
     return whole, [re.compile(re.sub(r"\\\$\\\{.*?\\\}", ".+", re.escape(one))) for one in made]
 
 
@@ -36,7 +36,7 @@ def test_every_string_is_used() -> None:
 
 
 def test_every_used_string_is_there() -> None:
-    named = {key for text in SCRIPTS.values() for key in re.findall(r'\bt\("([^"]+)"', text)}
+    named = {key for text in SCRIPTS.values() for key in re.findall(r'\b(?:t|example)\("([^"]+)"', text)}
     assert len(named) > 50
     assert named <= set(STRINGS)
     _, made = used_keys()

@@ -68,6 +68,18 @@ def test_fill_takes_written_masks_and_both_mask_tokens(studio: str, open_page: O
 
 
 @BOTH
+def test_examples_are_in_the_language_of_the_model(
+    studio: str, open_page: Open, locale: str, width: str
+) -> None:
+    page = open_page(f"{studio}/#fill?model=other", locale=locale, width=width)
+    expect(page.locator("textarea")).to_have_value(re.compile("^A padeira "))
+    expect(page.locator(".word[aria-pressed=true]")).not_to_have_count(0)
+    own = {"en-GB": "^The baker ", "pt-BR": "^A padeira "}[locale]
+    page = open_page(f"{studio}/#fill?model=lm", locale=locale, width=width)  # its card names none
+    expect(page.locator("textarea")).to_have_value(re.compile(own))
+
+
+@BOTH
 def test_meaning_draws_a_map_of_senses(studio: str, open_page: Open, locale: str, width: str) -> None:
     page = open_page(f"{studio}/#meaning", locale=locale, width=width)
     word = {"en-GB": "bank", "pt-BR": "banco"}[locale]

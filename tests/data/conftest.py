@@ -1,15 +1,29 @@
 """A small corpus of our own, and a tokenizer trained on it."""
 
 from collections.abc import Sequence
+from dataclasses import fields
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from unmask.config import TokenizerConfig
+from unmask.config import BatchConfig, MaskConfig, TokenizerConfig
+from unmask.data import plan as plan_module
+from unmask.data.batches import Batch, Batches
+from unmask.data.plan import Position
 from unmask.data.shards import SENTENCE_START, WORD_START, Special
 from unmask.tokenizer import Tokenizer, train_tokenizer
 
+CONFIGS = {
+    "documents": BatchConfig(length=32),
+    "words": BatchConfig(length=32, mask=MaskConfig(kind="word")),
+    "sentences": BatchConfig(length=32, sentences=True),
+    "nsp": BatchConfig(length=32, pairs="nsp"),
+    "sop": BatchConfig(length=32, pairs="sop", mask=MaskConfig(kind="span", ratio=0.3)),
+}
+SIZES = [1, 7, 90, 33, 30, 31, 2, 64, 250, 12, 5, 18, 29, 77, 41]
 SUBJECTS = [
     "O gato",
     "A Dra. Inês",
@@ -111,3 +125,21 @@ class MemoryDocuments:
 def make_documents() -> type[MemoryDocuments]:
     """Builds corpora in memory from the lengths of their documents."""
     return MemoryDocuments
+
+
+@pytest.fixture
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few sequences each, so that a short text has several."""
+    monkeypatch.setattr(plan_module, "WINDOW_TOKENS", 200)
+    monkeypatch.setattr(plan_module, "WINDOW_UNITS", 4)
+
+
+def same(first: Batch, second: Batch) -> bool:
+    return all(
+        torch.equal(a, b) if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) else a == b
+        for a, b in ((getattr(first, f.name), getattr(second, f.name)) for f in fields(Batch))
+    )
+
+
+def steps(batches: Batches, count: int, start: Position | None = None, **options) -> list:
+    return list(islice(batches.steps(start or Position(), 4, **options), count))

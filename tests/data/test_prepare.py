@@ -351,13 +351,16 @@ def test_bad_shares(text: str) -> None:
         Job.parse(text)
 
 
-def test_nothing_left_after_cleaning(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_nothing_left_after_cleaning(tmp_path: Path, tokenizer: Tokenizer, heard: Heard) -> None:
     (tmp_path / "a.txt").write_text(" \n\n \n")
     (tmp_path / "b.txt").touch()
     for given in ("a.txt", "*.txt"):
-        with pytest.raises(InputError, match=r"no documents are left .* the input is empty"):
-            prepare(find_sources([str(tmp_path / given)]), tokenizer, tmp_path / "o", workers=1)
+        with pytest.raises(InputError, match=r"no documents are left .* there is no text in the input"):
+            prepare(
+                find_sources([str(tmp_path / given)]), tokenizer, tmp_path / "o", workers=1, progress=heard
+            )
         assert not (tmp_path / "o").exists()
+    assert heard.said == []  # the error says it all
 
 
 def test_a_column_that_was_not_named_is_told_once(

@@ -298,7 +298,7 @@ def test_what_cannot_be_read(lm: MaskedLM, file: Path, tmp_path: Path) -> None:
         return None
 
     refused("e.txt", "", "e.txt is empty: there is no text in it")
-    refused("h.csv", "a,text\n", "h.csv is empty")
+    refused("h.csv", "a,text\n", "h.csv has a header .a, text. but no rows")
     refused("c.csv", "a,b\n1,2\n", "there is no column text, only a, b; say which with --column")
     refused("c.jsonl", '{"text": "a"}\n{"b": 1}\n', "line 2: there is no column text, only b")
     refused("n.jsonl", '{"text": 3}\n', "line 1: text holds 3, not text")

@@ -11,9 +11,10 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 import unmask
+from unmask import target
 from unmask.cli import app
-from unmask.errors import ModelError
-from unmask.predict import MaskedLM, folders
+from unmask.errors import ModelError, OutputError
+from unmask.predict import MaskedLM
 from unmask.predict.convert import convert
 from unmask.predict.folders import bundled_names, find_folder
 from unmask.serve.names import named_folders
@@ -29,7 +30,7 @@ def names(folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     for name in ("mini-en", "mini-pt"):
         convert(folder(name=f"full-{name}"), place / name, "bfloat16")
     (place / "notes").mkdir()
-    monkeypatch.setattr(folders, "BUNDLED", place)
+    monkeypatch.setattr(target, "BUNDLED", place)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     return place
@@ -82,6 +83,30 @@ def test_a_path_comes_before_a_name(names: Path) -> None:
     (names / "mini-pt").rename("mini-pt")
     assert find_folder("mini-pt") == Path("mini-pt")
     assert find_folder("mini-en") == names / "mini-en"
+
+
+@pytest.mark.parametrize("name", ["mini-pt", "./mini-pt/"])
+def test_a_name_is_not_taken(names: Path, name: str) -> None:
+    for overwrite in (False, True):
+        with pytest.raises(OutputError, match="would hide the model of that name .* my-mini-pt"):
+            target.check_target(Path(name), overwrite)
+    target.check_target(Path("made/mini-pt"))
+    target.check_target(Path("mini"))
+    refused = CliRunner().invoke(app, ["convert", "mini-pt", name, "--to", "onnx"])
+    assert "would hide" in str(refused.exception)
+    assert not Path("mini-pt").exists()
+
+
+def test_they_stay_as_they_are(names: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(names)
+    for place in (
+        names / "mini-pt",
+        names / "new",
+        names / "mini-pt" / "inside",
+        tmp_path / "link" / "mini-pt",
+    ):
+        with pytest.raises(OutputError, match="where unmask keeps the models it comes with"):
+            target.check_target(place, overwrite=True)
 
 
 def test_a_wrong_name_is_told_the_right_ones(names: Path) -> None:

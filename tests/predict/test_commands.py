@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -9,9 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
+from tests.predict.conftest import make_config, make_model
 
+from unmask.checkpoint import save_model
 from unmask.cli import main
-from unmask.predict import MaskedLM
+from unmask.model.network import Model
+from unmask.predict import Answerer, Classifier, MaskedLM, Tagger, load
+from unmask.tokenizer import Tokenizer
 
 Run = Callable[..., tuple[int, str, str]]
 Folder = Callable[..., Path]
@@ -19,11 +26,16 @@ Folder = Callable[..., Path]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command line in this process: status, standard output, standard error."""
+    """Runs the command line in this process: status, standard output, standard error.
 
-    def command(*arguments: object, given: str = "") -> tuple[int, str, str]:
+    `given` is what comes in; None: standard input is closed.
+    """
+
+    def command(*arguments: object, given: str | None = "", terminal: bool = False) -> tuple[int, str, str]:
+        stdin = io.TextIOWrapper(io.BytesIO((given or "").encode()), "utf-8")
+        monkeypatch.setattr(stdin, "isatty", lambda: terminal)
         monkeypatch.setattr(sys, "argv", ["unmask", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode()), "utf-8"))
+        monkeypatch.setattr(sys, "stdin", None if given is None else stdin)
         with pytest.raises(SystemExit) as caught:
             main()
         output = capsys.readouterr()
@@ -45,9 +57,60 @@ def test_fill(run: Run, folder: Folder) -> None:
     assert {fill["words"][0]["text"] for fill in found["fills"]} == {"preto", "velha"}
 
 
-def test_fill_gives_one_json_line_per_text(run: Run, folder: Folder) -> None:
-    _, out, _ = run("fill", "-m", folder(), "--json", given="O [MASK] dorme.\nA <mask> caiu.\n")
+@pytest.mark.parametrize("given", [[], ["-"]])
+def test_lines_are_piped_in(run: Run, folder: Folder, given: list[str]) -> None:
+    path = folder()
+    lines = "O [MASK] dorme.\nA <mask> caiu.\n"
+    _, out, _ = run("fill", *given, "-m", path, "--json", given=lines)
     assert [json.loads(line)["text"] for line in out.splitlines()] == ["O [MASK] dorme.", "A <mask> caiu."]
+    _, out, _ = run("score", *given, "-m", path, "-q", given="O gato dorme.\n\nA chuva caiu.\n")
+    assert [line.split("\t")[2] for line in out.splitlines()] == ["O gato dorme.", "A chuva caiu."]
+
+
+@pytest.mark.parametrize(("command", "says"), [("fill", "give a text with a mask"), ("score", "name a file")])
+def test_a_terminal_is_not_waited_for(run: Run, command: str, says: str) -> None:
+    status, out, err = run(command, "-m", "mini-pt", terminal=True)
+    assert (status, out) == (2, "")
+    assert err == f"unmask: nothing to read: {says}, or pipe texts in, one per line\n"
+
+
+@pytest.mark.parametrize(("command", "says"), [("fill", "give a text with a mask"), ("score", "name a file")])
+def test_standard_input_is_closed_or_empty(run: Run, command: str, says: str) -> None:
+    for given in ("", "\n \n"):
+        for arguments in ([], ["-"]):
+            status, out, err = run(command, *arguments, "-m", "mini-pt", given=given)
+            assert (status, out) == (2, "")
+            assert err == "unmask: standard input is empty: there is no text in it\n"
+    for arguments, told in (([], f"nothing to read: {says}"), (["-"], "standard input is closed")):
+        status, out, err = run(command, *arguments, "-m", "mini-pt", given=None)
+        assert (status, out) == (2, "")
+        assert err.startswith(f"unmask: {told}")
+        assert len(err.splitlines()) == 1
+
+
+def test_score_takes_several_files(run: Run, folder: Folder, tmp_path: Path) -> None:
+    for name, text in (
+        ("a.txt", "O gato dorme.\n"),
+        ("b.txt", "\n"),
+        ("c.csv", "id,frase\n1,A chuva caiu.\n"),
+    ):
+        (tmp_path / name).write_text(text, "utf-8")
+    a, b, c = (tmp_path / name for name in ("a.txt", "b.txt", "c.csv"))
+    status, out, err = run("score", c, b, a, "-m", folder())
+    assert status == 0
+    assert [line.split("\t")[2] for line in out.splitlines()] == ["A chuva caiu.", "O gato dorme."]
+    assert f"passed over 1 without any text: {b}\n" in err
+    assert f"{c}: the text is taken from the column frase\n" in err
+    _, twice, _ = run("score", a, f"{tmp_path}/./a.txt", tmp_path / "a*.txt", "-m", folder(), "-q")
+    assert twice.splitlines() == out.splitlines()[1:] * 3
+    (tmp_path / "d.csv").write_text('text\n""\n')
+    for given, told in (
+        ([b], f"{b} is empty: there is no text in it"),
+        ([b, tmp_path / "d.csv"], f"there is no text in {b}, {tmp_path / 'd.csv'}"),
+        ([tmp_path / "d.csv"], f"there is no text in {tmp_path / 'd.csv'}"),
+    ):
+        status, out, err = run("score", *given, "-m", "mini-pt", "-q")
+        assert (status, out, err) == (2, "", f"unmask: {told}\n")
 
 
 def test_score(run: Run, folder: Folder, tmp_path: Path) -> None:
@@ -66,15 +129,22 @@ def test_score(run: Run, folder: Folder, tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"text": "O gato\\ndorme."}\n', "utf-8")
     _, out, _ = run("score", tmp_path / "rows.jsonl", "--model", path, "-q")
     assert out.splitlines()[0].split("\t") == rows[0]
+    _, both, _ = run("score", tmp_path / "*s.*", "--model", path, "-q")
+    assert both.splitlines() == ["\t".join(row) for row in [*rows, rows[0]]]
     _, out, _ = run("score", tmp_path / "lines.txt", "--model", path, "--tokens")
     assert len(out.splitlines()) == 2 + sum(len(score["tokens"]) for score in scored)
+
+
+def test_score_names_a_text_that_is_too_long(run: Run, folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("O gato.\n" * 300 + f"Um velho {'gato ' * 200}\n", "utf-8")
+    status, _, err = run("score", tmp_path / "lines.txt", "--model", folder(), "-q")
+    assert status == 2
+    assert re.match(r"unmask: text 301 \('Um velho gato .*…'\): the text has \d+ tokens", err)
 
 
 def test_generate(
     run: Run, causal: MaskedLM, tmp_path: Path, wordpiece: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from unmask.checkpoint import save_model
-
     save_model(causal.model, tmp_path / "causal", causal.tokenizer)  # type: ignore[arg-type]
     _, out, _ = run("generate", "-m", tmp_path / "causal", "O gato", "--seed", 4, "--max-tokens", 8)
     _, again, _ = run(
@@ -97,8 +167,61 @@ def test_info(run: Run, folder: Folder) -> None:
     parts = facts["parameters"]
     assert parts["total"] == parts["embeddings"] + parts["blocks"] + parts["heads"]
     assert facts["licence"] == "mit"
+    assert facts["weights"] == "float32"
+    assert facts["bytes"] == sum(file.stat().st_size for file in path.iterdir())
     (path / "README.md").unlink()
     assert "not stated" in run("info", path)[1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("shards", [False, True])
+def test_info_says_how_weights_are_stored(
+    run: Run, lm: MaskedLM, tmp_path: Path, dtype: str, shards: bool
+) -> None:
+    assert isinstance(lm.model, Model)
+    save_model(lm.model, tmp_path / "model", dtype=getattr(torch, dtype))
+    if shards:
+        name = "model-00001-of-00001.safetensors"
+        (tmp_path / "model" / "model.safetensors").rename(tmp_path / "model" / name)
+        index = {"weight_map": dict.fromkeys(load_file(tmp_path / "model" / name), name)}
+        (tmp_path / "model" / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert f"\nweights      {dtype}\n" in run("info", tmp_path / "model")[1]
+
+
+@pytest.mark.parametrize(
+    ("heads", "changes", "facts", "can"),
+    [
+        (("mlm",), {}, {}, "fill masks, score texts, make vectors"),
+        (("mlm",), {}, {"hybrid": True}, "fill masks, generate, score texts, make vectors"),
+        ((), {}, {}, "make vectors"),
+        (("mlm", "classify"), {"labels": ("a", "b")}, {}, "classify texts, make vectors"),
+        (("classify",), {"labels": ("x",), "problem": "regression"}, {}, "rate texts, make vectors"),
+        (("tag",), {"labels": ("O", "B-LOC")}, {}, "tag words, make vectors"),
+        (("answer",), {}, {}, "answer questions, make vectors"),
+        (("answer", "tag"), {"labels": ("O", "B-LOC")}, {}, "tag words, make vectors"),
+    ],
+)
+def test_info_says_what_a_model_can_do(
+    run: Run,
+    wordpiece: Tokenizer,
+    tmp_path: Path,
+    heads: tuple[str, ...],
+    changes: dict[str, object],
+    facts: dict[str, object],
+    can: str,
+) -> None:
+    save_model(
+        make_model(make_config(wordpiece, **changes), heads), tmp_path / "model", wordpiece, facts=facts
+    )
+    assert f"\ncan          {can}\n" in run("info", tmp_path / "model")[1]
+    kinds = {"classify": Classifier, "rate": Classifier, "tag": Tagger, "answer": Answerer}
+    assert type(load(tmp_path / "model")) is kinds.get(can.split()[0], MaskedLM)
+
+
+def test_info_of_a_causal_model(run: Run, causal: MaskedLM, tmp_path: Path) -> None:
+    assert isinstance(causal.model, Model)
+    save_model(causal.model, tmp_path / "model")
+    assert "\ncan          generate, score texts, make vectors\n" in run("info", tmp_path / "model")[1]
 
 
 def test_info_of_an_onnx_folder(run: Run, folder: Folder) -> None:
@@ -109,6 +232,8 @@ def test_info_of_an_onnx_folder(run: Run, folder: Folder) -> None:
     assert "vectors only" in out
     assert "layers 2" in out
     assert "parameters" not in out
+    assert f"bytes        {sum(file.stat().st_size for file in path.iterdir()):,}\n" in out
+    assert out.endswith("can          make vectors\n")
 
 
 def test_a_run_is_told_from_its_model(run: Run, folder: Folder) -> None:
@@ -129,6 +254,10 @@ def test_a_run_is_told_from_its_model(run: Run, folder: Folder) -> None:
         ["score", "-", "-m", "nowhere", "--method", "other"],
         ["convert", "nowhere", "there"],
         ["convert", ".", "there", "--to", "tf"],
+        ["convert", ".", "taken"],
+        ["finetune", "tag", "-m", ".", "--train", "a.conll", "-o", "taken"],
+        ["finetune", "tag", "-m", "taken", "--train", "a.conll", "-o", "taken", "--overwrite"],
+        ["finetune", "embed", "-m", "nowhere", "--train", "a.txt", "-o", "there"],
         ["pretrain", "tiny-doc", "-o", "run"],
         ["pretrain", "tiny-docs", "-o", "run", "--text", "nowhere"],
         ["evaluate", "blimpo", "-m", "nowhere", "-o", "scores"],
@@ -139,6 +268,8 @@ def test_a_run_is_told_from_its_model(run: Run, folder: Folder) -> None:
     ],
 )
 def test_a_wrong_path_or_option_is_told_before_torch_is_loaded(arguments: list[str], tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "config.json").touch()
     code = (
         "import sys, atexit\n"
         "atexit.register(lambda: print('heavy' if 'torch' in sys.modules else 'light'))\n"
@@ -158,6 +289,12 @@ def test_convert(run: Run, folder: Folder, tmp_path: Path) -> None:
     assert "largest difference 0, of the head's scores 0, mean cosine 1.0" in out
     _, out, _ = run("convert", tmp_path / "copy", tmp_path / "again", "--json", "-q")
     assert json.loads(out)["difference"] == 0
+    again = ("convert", folder(name="other", layers=1), tmp_path / "again", "-q")
+    status, _, err = run(*again)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "again holds a model already: add --overwrite to replace it" in err
+    assert run(*again, "--overwrite")[0] == 0
+    assert json.loads((tmp_path / "again" / "config.json").read_text())["num_hidden_layers"] == 1
 
 
 def test_what_did_not_fit_is_one_table(run: Run, folder: Folder) -> None:

@@ -160,17 +160,19 @@ def test_every_family_exports(
     assert made.difference < 1e-5
     assert made.scores is not None
     assert made.scores < 1e-5
-    made, _ = convert(tmp_path / "model", tmp_path / "onnx", "onnx", int8=True)
+    made, _ = convert(tmp_path / "model", tmp_path / "onnx", "onnx", int8=True, overwrite=True)
     assert made.cosine > 0.99
 
 
 def test_safetensors_are_exact(folder: Folder, tmp_path: Path) -> None:
     source = folder(("mlm", "nsp"))
     (source / "modules.json").write_text("[]")
+    (source / "report.html").write_text("the card speaks of it")
     made, report = convert(source, tmp_path / "copy")
     assert not report
     assert made.difference == 0
     assert (tmp_path / "copy" / "modules.json").read_text() == "[]"
+    assert (tmp_path / "copy" / "report.html").read_text() == "the card speaks of it"
     assert "# A card" in (tmp_path / "copy" / "README.md").read_text()
     one, two = (load_file(place / "model.safetensors") for place in (source, tmp_path / "copy"))
     assert set(one) == set(two)
@@ -207,7 +209,7 @@ def test_no_file_from_outside_is_carried_along(folder: Folder, tmp_path: Path, n
     (source / name).symlink_to(tmp_path / "secret")
     with pytest.raises(ModelError, match=f"{name} leads out of its folder"):
         convert(source, tmp_path / "copy")
-    assert not (tmp_path / "copy" / name).exists()
+    assert not (tmp_path / "copy").exists()
 
 
 def test_pickled_weights_only_when_asked(folder: Folder, tmp_path: Path) -> None:
@@ -243,10 +245,10 @@ def test_pickled_shards(folder: Folder, tmp_path: Path) -> None:
     np.testing.assert_array_equal(load(tmp_path / "copy", "cpu").embed(["O gato dorme."]), truth)
     (source / names[1]).rename(tmp_path / "elsewhere.bin")
     with pytest.raises(ModelError, match=f"has no {names[1]}"):
-        convert(source, tmp_path / "copy", allow_pickle=True)
+        convert(source, tmp_path / "other", allow_pickle=True)
     index.write_text(json.dumps({"weight_map": dict.fromkeys(placed, "../elsewhere.bin")}))
     with pytest.raises(ModelError, match="leads out of its folder"):
-        convert(source, tmp_path / "copy", allow_pickle=True)
+        convert(source, tmp_path / "other", allow_pickle=True)
 
 
 def test_a_pickle_that_runs_code_is_refused(folder: Folder, tmp_path: Path) -> None:
@@ -259,6 +261,72 @@ def test_a_pickle_that_runs_code_is_refused(folder: Folder, tmp_path: Path) -> N
         convert(source, tmp_path / "copy", allow_pickle=True)
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("form", ["hf", "bfloat16", "onnx"])
+def test_a_model_is_replaced_only_if_asked(
+    folder: Folder, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, taken = folder(), folder(name="taken", layers=1)
+    before = contents(taken)
+    with pytest.raises(OutputError, match="taken holds a model already: add --overwrite to replace it, or"):
+        convert(source, taken, form)
+    assert contents(taken) == before
+    place = "unmask.predict.convert.write_onnx" if form == "onnx" else "unmask.checkpoint.save_file"
+    with monkeypatch.context() as broken:  # what fails on the way leaves the old model whole
+        broken.delattr(place)
+        with pytest.raises(NameError):
+            convert(source, taken, form, overwrite=True)
+    assert contents(taken) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "taken"]
+
+
+def test_a_wrong_copy_takes_no_place(folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, taken = folder(), folder(name="taken", layers=1)
+    before = contents(taken)
+    monkeypatch.setattr("unmask.predict.convert.compare", lambda *_: (0.5, 1.0, 0.25, (1,)))
+    for target in (taken, tmp_path / "new"):
+        says = f"vectors are off by 0.5 and its scores by 0.25, so {target} is left as it was"
+        with pytest.raises(ModelError, match=says):
+            convert(source, target, overwrite=True)
+    assert contents(taken) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "taken"]
+
+
+def test_a_model_within_the_target_is_not_lost(folder: Folder, tmp_path: Path) -> None:
+    outer, inner = folder(), folder(name="inner", layers=1)
+    inner = inner.rename(outer / "2_small")
+    before = contents(inner)
+    for source in (outer, inner):
+        with pytest.raises(OutputError, match="model holds what is to be read .*: name another folder"):
+            convert(source, outer, overwrite=True)
+    with pytest.raises(OutputError, match="holds 2_small, which is no part of a model and would be lost"):
+        convert(folder(name="other"), outer, overwrite=True)
+    assert contents(inner) == before
+
+
+def test_the_folder_we_are_in_is_filled(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = folder()
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    convert(source, ".")
+    assert load(Path.cwd(), "cpu").embed(["O gato dorme."]).shape == (1, 32)
+    assert not list(Path().glob(".*"))
+
+
+def test_a_model_in_any_form_may_be_replaced(exported: Path, folder: Folder, tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    shutil.copytree(exported / "onnx", taken)
+    (taken / "model.onnx.data").touch()  # large graphs keep their weights in it
+    convert(folder(), taken, overwrite=True)
+    assert not list(taken.glob("*.onnx*"))
+    assert load(taken, "cpu").embed(["O gato dorme."]).shape == (1, 32)
+
+
 def test_mistakes(folder: Folder, tmp_path: Path) -> None:
     source = folder()
     (tmp_path / "used").mkdir()
@@ -269,6 +337,7 @@ def test_mistakes(folder: Folder, tmp_path: Path) -> None:
         ("model", {}, OutputError, "name another"),
         ("used", {}, OutputError, "holds other files"),
         ("used", {"to": "onnx"}, OutputError, "holds other files"),
+        ("used", {"overwrite": True}, OutputError, "holds other files"),
     ):
         with pytest.raises(error, match=says):
             convert(source, tmp_path / target, **options)  # type: ignore[arg-type]

@@ -1,12 +1,17 @@
 """Generation: greedy, drawn, bounded, repeatable."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+from unmask.checkpoint import save_model
 from unmask.errors import InputError, ModelError
-from unmask.predict import MaskedLM
+from unmask.predict import MaskedLM, load
+from unmask.predict.convert import convert
 from unmask.predict.generate import Sampling, sample
+from unmask.tokenizer import Tokenizer
 
 
 def test_greedy_takes_the_likeliest(causal: MaskedLM) -> None:
@@ -69,3 +74,21 @@ def test_mistakes(causal: MaskedLM, options: dict[str, float]) -> None:
 def test_a_masked_model_does_not_generate(lm: MaskedLM) -> None:
     with pytest.raises(ModelError, match="fill"):
         lm.generate("O gato")
+
+
+def test_a_hybrid_generates_and_fills(lm: MaskedLM, wordpiece: Tokenizer, tmp_path: Path) -> None:
+    """One token at a time, each seeing only those before it: what comes later changes nothing."""
+    save_model(lm.model, tmp_path / "model", wordpiece, facts={"hybrid": True})
+    convert(tmp_path / "model", tmp_path / "half", "bfloat16")
+    for folder in (tmp_path / "model", tmp_path / "half"):
+        hybrid = load(folder, "cpu")
+        assert isinstance(hybrid, MaskedLM)
+        made = hybrid.generate("O gato", max_tokens=6, temperature=0)
+        ids = wordpiece.encode("O gato").ids[:-1].tolist()
+        for _ in range(6):
+            encoded = hybrid._encode(hybrid._pack([np.array(ids)]), causal=True)
+            ids.append(int(hybrid._logits(encoded)[-1].argmax()))
+        whole = hybrid._logits(hybrid._encode(hybrid._pack([np.array(ids)]), causal=True))
+        assert made.text == wordpiece.decode(ids)
+        assert whole.argmax(-1)[-7:-1].tolist() == ids[-6:]
+        assert hybrid.fill("O gato [MASK].")

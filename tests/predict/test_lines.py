@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import Heard
 
-from unmask.errors import InputError
+from unmask.errors import InputError, OutputError
 from unmask.predict import lines
 from unmask.predict.lines import chosen_column, one_source, placed_texts
 
@@ -69,3 +69,11 @@ def test_no_other_key_is_taken_for_one_row(tmp_path: Path, heard: Heard) -> None
     column = chosen_column(source, "text", heard)
     with pytest.raises(InputError, match=r"line 2: there is no column text, only review; say.*--column NAME"):
         list(placed_texts(source, column))
+
+
+def test_vectors_are_not_to_be_read_as_text(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("um", "utf-8")
+    with pytest.raises(OutputError, match="would be read as text"):
+        one_source(str(tmp_path), tmp_path / "v.parquet")
+    for file, out in ((tmp_path, "v.npy"), (tmp_path / "a.txt", "v.parquet")):
+        assert one_source(str(file), tmp_path / out).path == tmp_path / "a.txt"

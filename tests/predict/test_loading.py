@@ -11,6 +11,7 @@ import torch
 import unmask
 from unmask.errors import ConfigError, InputError, ModelError
 from unmask.predict import Answerer, Classifier, MaskedLM, Tagger, load
+from unmask.predict.folders import card_language, find_folder
 from unmask.tokenizer import Tokenizer
 
 Folder = Callable[..., Path]
@@ -150,3 +151,27 @@ def test_a_pattern_that_explodes_is_one_line(folder: Folder) -> None:
         with pytest.raises(unmask.errors.UserError) as caught:  # type: ignore[attr-defined]
             ask()
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("card", "language"),
+    [
+        ("---\nlanguage: pt\nlicense: apache-2.0\n---\n# x\n", "pt"),
+        ("---\npipeline_tag: fill-mask\nlanguage:\n- pt\n---\n# x\n", "pt"),
+        ("---\nlanguage: pt-BR\n---\n# x\n", "pt-BR"),
+        ("---\nlanguage:\n- pt-BR\nlicense: mit\n---\n# x\n", "pt-BR"),
+        ("---\nlanguage:\n- pt\n- en\n---\n# x\n", None),
+        ("---\nlicense: mit\n---\nlanguage: pt\n", None),
+        ("# language: pt\n", None),
+        ("---\nlanguage:\n---\n", None),
+        ("", None),
+    ],
+)
+def test_the_language_of_a_card(tmp_path: Path, card: str, language: str | None) -> None:
+    (tmp_path / "README.md").write_text(card, "utf-8")
+    assert card_language(tmp_path) == language
+    assert card_language(tmp_path / "nowhere") is None
+
+
+def test_bundled_models_have_a_language() -> None:
+    assert [card_language(find_folder(name)) for name in ("mini-en", "mini-pt")] == ["en", "pt"]

@@ -85,12 +85,14 @@ def test_masks_are_filled_as_transformers_fills_them(
     fill = pipeline("fill-mask", model=str(folders["lm"]), device="cpu")
     ours = httpx.post(f"{server.url}/fill-mask", json={"inputs": text, "parameters": {"top_k": 4}}).json()
     for mine, theirs in zip(
-        ours if isinstance(ours[0], list) else [ours], _listed(fill(text, top_k=4)), strict=True
+        ours if isinstance(ours[0], list) else [ours], _listed(fill(text, top_k=8)), strict=True
     ):
-        assert [each["token"] for each in mine] == [each["token"] for each in theirs]
-        assert [each["sequence"] for each in mine] == [each["sequence"] for each in theirs]
-        assert [each["token_str"] for each in mine] == [each["token_str"] for each in theirs]
-        np.testing.assert_allclose([e["score"] for e in mine], [e["score"] for e in theirs], rtol=1e-3)
+        same = {each["token"]: each for each in theirs}  # two that score alike may stand either way round
+        for each in mine:
+            other = same[each["token"]]
+            assert (each["sequence"], each["token_str"]) == (other["sequence"], other["token_str"])
+            assert each["score"] == pytest.approx(other["score"], rel=1e-3)
+        np.testing.assert_allclose([e["score"] for e in mine], [e["score"] for e in theirs[:4]], rtol=1e-3)
 
 
 def _listed(found: list) -> list:  # type: ignore[type-arg]

@@ -66,6 +66,7 @@ def test_models_and_info_say_what_is_loaded(client: httpx.Client) -> None:
         "name": "lm", "task": "fill-mask", "tasks": ["fill-mask", "feature-extraction"], "family": "bert",
         "layers": 2, "heads": 4, "width": 32, "max_length": 128, "vocab_size": 180, "mask_token": "[MASK]",
         "labels": None, "pairs": False, "onnx": False, "standardised": [],
+        "language": None,
     }  # fmt: skip
     assert topics["labels"] == ["weather", "animals", "sea"]
     assert topics["pairs"] is None

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -23,6 +24,7 @@ from unmask.predict import Answerer, Classifier, Tagger
 from unmask.predict.settings import TaskSettings, read_task_settings
 from unmask.tasks.apply import predict_file
 from unmask.tasks.columns import Columns
+from unmask.tasks.read import stream_examples
 from unmask.tokenizer import Tokenizer
 
 
@@ -96,6 +98,101 @@ def test_tags(tmp_path: Path, tagger: Tagger) -> None:
     assert second["entities"] == [vars(entity) for entity in tagger.tag("Rui mora em Leeds")]
 
 
+@pytest.mark.parametrize("form", [".conll", ".conllu", ".tsv", ".jsonl"])
+def test_the_tags_of_the_file_stand_before_those_predicted(tmp_path: Path, tagger: Tagger, form: str) -> None:
+    sentences = [
+        (("Rui", "mora", "em", "Leeds"), ("B-X", "O", "O", "B-Y")),
+        (("Marta", "hoje"), ("I-X", "O")),
+    ]
+    rows = {
+        ".conll": lambda n, word, tag: f"{word} _ {tag}\n",
+        ".tsv": lambda n, word, tag: f"{word}\t{tag}\n",
+        ".conllu": lambda n, word, tag: f"{n}\t{word}\t_\t{tag}" + 6 * "\t_" + "\n",
+        ".jsonl": lambda n, word, tag: "",
+    }[form]
+    text = "\n".join("".join(map(rows, range(1, 9), words, tags)) for words, tags in sentences)
+    if form == ".jsonl":
+        text = "\n".join(json.dumps({"tokens": words, "ner_tags": tags}) for words, tags in sentences)
+    (tmp_path / f"in{form}").write_text(text, "utf-8")
+    said = [[label.name for label in each] for each in tagger.tag_words([words for words, _ in sentences])]
+
+    predict_file(tagger, tmp_path / f"in{form}", tmp_path / "out.jsonl")
+    found = read(tmp_path / "out.jsonl")
+    assert [row.get("tags", row.get("ner_tags")) for row in found] == [list(tags) for _, tags in sentences]
+    assert [row["predicted"] for row in found] == said
+
+    assert predict_file(tagger, tmp_path / f"in{form}", tmp_path / "out.conll") == 2
+    blocks = (tmp_path / "out.conll").read_text("utf-8").strip().split("\n\n")
+    columns = [list(zip(*(line.split(" ") for line in block.splitlines()), strict=True)) for block in blocks]
+    assert columns == [[words, tags, tuple(new)] for (words, tags), new in zip(sentences, said, strict=True)]
+    again = list(stream_examples("tag", tmp_path / "out.conll"))
+    assert [list(each.tags) for each in again] == said  # type: ignore[union-attr]
+
+
+def test_tags_as_conll(tmp_path: Path, tagger: Tagger, classifier: Classifier) -> None:
+    (tmp_path / "bare.conllu").write_text("".join(f"{n}\tRui" + 8 * "\t_" + "\n" for n in (1, 2)))
+    predict_file(tagger, tmp_path / "bare.conllu", tmp_path / "bare.conll")
+    assert [len(line.split()) for line in (tmp_path / "bare.conll").read_text().splitlines()] == [2, 2, 0]
+    (tmp_path / "spaces.conll").write_text("São Paulo\tB-X\n", "utf-8")
+    predict_file(tagger, tmp_path / "spaces.conll", tmp_path / "out.conll")
+    (found,) = stream_examples("tag", tmp_path / "out.conll")
+    assert found.words == ("São Paulo",)  # type: ignore[union-attr]
+    (tmp_path / "in.txt").write_text("o livro bom\n")
+    for model in (tagger, classifier):
+        with pytest.raises(
+            OutputError, match="x.conll: .conll is for tags of words, not of texts: write .jsonl"
+        ):
+            predict_file(model, tmp_path / "in.txt", tmp_path / "x.conll")
+    assert not (tmp_path / "x.conll").exists()
+
+
+@pytest.mark.parametrize("form", [".conll", ".conllu", ".jsonl"])
+def test_where_any_word_has_a_tag_all_do(tmp_path: Path, tagger: Tagger, form: str) -> None:
+    text = {
+        ".conll": "Rui\nmora\n\nRui B-X\ncorre O\n\nRui B-X\nlê\n",
+        ".conllu": "\n".join(
+            "".join(f"{n}\t{word}\t_\t{tag}" + 6 * "\t_" + "\n" for n, (word, tag) in enumerate(sentence, 1))
+            for sentence in (
+                [("Rui", "_"), ("mora", "_")],
+                [("Rui", "B-X"), ("corre", "O")],
+                [("Rui", "B-X"), ("lê", "_")],
+            )
+        ),
+        ".jsonl": '{"words": ["Rui", "mora"]}\n{"words": ["Rui", "corre"], "tags": ["B-X", "O"]}\n'
+        '{"words": ["Rui", "lê"], "tags": ["B-X", "_"]}\n',
+    }[form]
+    (tmp_path / f"in{form}").write_text(text, "utf-8")
+    wanted = [["_", "_"], ["B-X", "O"], ["B-X", "_"]]
+    for out in (".jsonl", ".csv", ".tsv"):
+        predict_file(tagger, tmp_path / f"in{form}", tmp_path / f"out{out}")
+        found = [row["tags"] for row in read(tmp_path / f"out{out}")]
+        assert found == (wanted if out == ".jsonl" else list(map(json.dumps, wanted)))
+    predict_file(tagger, tmp_path / f"in{form}", tmp_path / "out.conll")
+    lines = [line.split() for line in (tmp_path / "out.conll").read_text("utf-8").splitlines() if line]
+    assert [line[1] for line in lines if len(line) == 3] == [tag for tags in wanted for tag in tags]
+
+
+def test_as_many_tags_as_words(tmp_path: Path, tagger: Tagger) -> None:
+    rows = [{"words": ["Rui"], "tags": []}, {"words": ["Rui", "mora"], "tags": ["O"]}]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(InputError, match="in.jsonl, line 2: 2 words but 1 tags; give each word one tag"):
+        predict_file(tagger, tmp_path / "in.jsonl", tmp_path / "out.csv")
+    (tmp_path / "bare.jsonl").write_text(json.dumps(rows[0]))
+    predict_file(tagger, tmp_path / "bare.jsonl", tmp_path / "bare.conll")
+    assert [len(line.split()) for line in (tmp_path / "bare.conll").read_text().splitlines()] == [2, 0]
+
+
+@pytest.mark.parametrize("name", ["in.tsv", "in.txt", "in.conll"])
+def test_nothing_but_the_beginning_of_a_document(tmp_path: Path, tagger: Tagger, name: str) -> None:
+    (tmp_path / name).write_text("-DOCSTART-\tO\n")
+    for read_it in (
+        lambda: predict_file(tagger, tmp_path / name, tmp_path / "out.jsonl"),
+        lambda: list(stream_examples("tag", tmp_path / name)),
+    ):
+        with pytest.raises(InputError, match=f"{name} is empty: there is no example in it"):
+            read_it()
+
+
 def test_answers(tmp_path: Path, answerer: Answerer) -> None:
     asked = questions()[:3]
     rows = [{"id": "a", "question": e.question, "context": e.context} for e in asked]
@@ -118,9 +215,13 @@ def test_mistakes(tmp_path: Path, classifier: Classifier, base: Path) -> None:
         predict_file(classifier, tmp_path / "in.csv", tmp_path / "out.xlsx")
     with pytest.raises(ModelError, match="fine-tune it first"):
         predict_file(unmask.load(base), tmp_path / "in.csv", tmp_path / "out.csv")
-    (tmp_path / "empty.csv").write_text("text\n")
-    with pytest.raises(InputError, match="is empty"):
-        predict_file(classifier, tmp_path / "empty.csv", tmp_path / "out.csv")
+    for text, message in (
+        ("", "is empty"),
+        ("text\n", r"has a header \(text\) but no rows"),
+    ):
+        (tmp_path / "empty.csv").write_text(text)
+        with pytest.raises(InputError, match=message):
+            predict_file(classifier, tmp_path / "empty.csv", tmp_path / "out.csv")
     with pytest.raises(InputError, match="not both"):
         Tagger(classifier.network, classifier.tokenizer)(["a", ["b"]])  # type: ignore[list-item]
 
@@ -146,6 +247,8 @@ def test_the_commands(tmp_path: Path, base: Path) -> None:
     assert "train.tsv: the text in frase, the label in rótulo\n" in made.stderr
     result = json.loads(made.stdout)
     assert (result["metric"], result["data"]) == ("accuracy", "train.tsv")
+    assert (result["lr"], result["kept_seed"]) == (5e-3, 0)
+    assert 1 <= result["kept_epoch"] <= result["epochs"]
     assert "lr 0.005, batch 16" in (tmp_path / "out/README.md").read_text("utf-8")
     assert "Fine-tuning: classify on train.tsv, from " in (tmp_path / "out/report.html").read_text("utf-8")
     said = run("predict", "-m", "out", "train.tsv", "-o", "said.csv")
@@ -168,6 +271,7 @@ def test_one_column_for_each_label(tmp_path: Path, base: Path) -> None:
     )
     assert done.exit_code == 0, done.output
     assert "no training example has the label spam: the model will not know it\n" in done.stderr
+    assert re.match(r"\d+ examples, 1 epoch at lr 0.001 in .* kept: epoch 1, the best on", done.stdout)
     assert "macro_f1" in done.stdout
     assert "mean over the classes" in done.stdout
     card = (tmp_path / "out/README.md").read_text("utf-8")

@@ -64,9 +64,15 @@ def test_the_score_rises(trained: tuple[Path, EmbedResult]) -> None:
 
     found = spearmanr((first * second).sum(1), [e.target for e in SCORED]).statistic
     assert found == pytest.approx(result.after["spearman"], abs=1e-3)
-    card = (out / "README.md").read_text("utf-8")
+    best = max(valid, key=lambda record: (record["scores"]["spearman"], record["step"]))
+    assert result.kept_epoch == best["step"] * 6 // result.steps
+    kept = f"epoch {result.kept_epoch}"
+    card, page = ((out / name).read_text("utf-8") for name in ("README.md", "report.html"))
+    assert f"- weights: {kept}, the best by spearman\n- settings: lr 0.003, batch" in card
+    assert f"{result.steps} steps at lr 0.003," in page
+    assert f"The weights of {kept} were kept" in page
     assert f"| spearman | {result.before['spearman']:.4f} | {result.after['spearman']:.4f} |" in card
-    assert "Training loss" in (out / "report.html").read_text("utf-8")
+    assert "Training loss" in page
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -184,8 +190,27 @@ def test_the_command(tmp_path: Path, base: Path) -> None:
     command = ["finetune", "embed", "--model", str(base), "--train", str(tmp_path / "pairs.tsv"), "-q"]
     run = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "a"), "--set", "batch=20"])
     assert run.exit_code == 0, run.output
-    assert "40 examples (pairs), 2 steps" in run.output
-    printed = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "b"), "--json"])
-    assert json.loads(printed.output)["learnt_from"] == "pairs"
+    assert "40 examples (pairs), 2 steps at lr 0.00072 in" in run.output
+    assert "kept" not in run.output  # without validation there is no choice
+    taken = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "a")])
+    assert "a holds a model already: add --overwrite to replace it" in str(taken.exception)
+    itself = ["finetune", "embed", "--model", str(tmp_path / "a"), "-o", str(tmp_path / "a"), "--overwrite"]
+    itself += ["--train", str(tmp_path / "pairs.tsv")]
+    assert "a holds what is to be read" in str(CliRunner().invoke(app, itself).exception)
+    with pytest.raises(UserError, match="a holds what is to be read"):
+        finetune_embed(tmp_path / "a", PAIRS, out=tmp_path / "a", overwrite=True)
+    printed = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "a"), "--overwrite", "--json"])
+    result = json.loads(printed.output)
+    assert (result["learnt_from"], result["kept_epoch"]) == ("pairs", None)
+    assert result["lr"] == pytest.approx(3e-5 * 768 / 32)
+    scored = [f"{example.text}\t{example.pair}\t{example.target}" for example in SCORED]
+    (tmp_path / "scored.tsv").write_text("text\tpair\tscore\n" + "\n".join(scored), "utf-8")
+    valid = ["--valid", str(tmp_path / "scored.tsv"), "-o", str(tmp_path / "d")]
+    run = CliRunner().invoke(app, [*command, *valid])
+    assert f"kept: epoch 1, the best by cosines against the scores of {len(SCORED)} pairs:" in run.output
+    itself = ["finetune", "embed", "--model", str(base), "--train", str(tmp_path / "scored.tsv"), "-q"]
+    assert CliRunner().invoke(app, [*itself, *valid, "--overwrite"]).exit_code == 0
+    card = (tmp_path / "d/README.md").read_text("utf-8")
+    assert f"{len(SCORED)} pairs, {len(SCORED)} of which it was trained on, and chosen by:" in card
     wrong = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "c"), "--layers", "1"])
     assert isinstance(wrong.exception, UserError)

@@ -242,14 +242,15 @@ def test_the_command(tmp_path: Path, base: Path) -> None:
         rows = [f"{example.text},{example.target}" for example in examples]
         (tmp_path / f"{name}.csv").write_text("text,label\n" + "\n".join(rows), "utf-8")
     given = ["--train", tmp_path / "train.csv", "--valid", tmp_path / "valid.csv", "--model", base]
-    few = ["--methods", "cloze,probe", "--sizes", "4", "--seeds", "1", "--set", "steps=2", "-q"]
+    few = ["--methods", "cloze,probe", "--sizes", "4", "--set", "seeds=1", "--set", "steps=2", "-q"]
     prompt = ["--prompt", "[MASK]", "--words", "bad=no, good=so"]
     command = ["fewshot", *map(str, given), *few, *prompt, "-o", str(tmp_path / "out")]
-    run = CliRunner().invoke(app, command)
+    run = CliRunner().invoke(app, [*command, "--seeds", "1"])
     assert run.exit_code == 0, run.output
     assert run.output.splitlines()[0].split() == ["accuracy", "0", "4"]
     assert [line.split()[0] for line in run.output.splitlines()[1:3]] == ["cloze", "probe"]
     printed = CliRunner().invoke(app, [*command[:-1], str(tmp_path / "again"), "--json"])
     assert len(json.loads(printed.output)["trials"]) == 3
-    wrong = CliRunner().invoke(app, [*command, "--sizes", "few"])
+    command[command.index("--sizes") + 1] = "few"
+    wrong = CliRunner().invoke(app, command)
     assert isinstance(wrong.exception, ConfigError)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,8 +23,10 @@ from unmask.progress import Progress, Stage
 from unmask.runs import read_metrics
 from unmask.tasks.examples import QuestionExample, TaggedExample, TextExample
 from unmask.tasks.finetune import finetune
-from unmask.tasks.run import freeze
+from unmask.tasks.kinds import Evaluation
+from unmask.tasks.run import Run, freeze
 from unmask.tasks.settings import FinetuneConfig
+from unmask.tasks.texts import Classes
 
 
 @pytest.fixture(scope="module")
@@ -223,8 +226,10 @@ def test_no_backward_through_what_is_frozen(base: Path) -> None:
 
 def test_the_rate_is_that_of_the_model(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unmask.tasks.settings.HIGHEST_LR", 1)
-    finetune("classify", base, reviews(), out=tmp_path / "out", settings=FinetuneConfig(epochs=1))
-    assert "lr 0.0012," in (tmp_path / "out/README.md").read_text("utf-8")  # 5e-5 x 768 / 32
+    result = finetune("classify", base, reviews(), out=tmp_path / "out", settings=FinetuneConfig(epochs=1))
+    assert result.lr == pytest.approx(5e-5 * 768 / 32)
+    assert "lr 0.0012," in (tmp_path / "out/README.md").read_text("utf-8")
+    assert "1 epoch at lr 0.0012," in (tmp_path / "out/report.html").read_text("utf-8")
     with pytest.raises(ConfigError, match="lr: say one"):
         FinetuneConfig().train_config()
 
@@ -247,7 +252,9 @@ def test_seeds_are_summed_up_and_the_best_is_kept(tmp_path: Path, base: Path, fa
     assert len(first.seeds) == 3
     assert first.mean == pytest.approx(np.mean(list(first.seeds.values())))
     assert first.deviation == pytest.approx(np.std(list(first.seeds.values()), ddof=1))
-    assert first.scores[first.metric] == max(first.seeds.values())
+    assert first.scores[first.metric] == max(first.seeds.values()) == first.seeds[first.kept_seed]
+    assert first.kept == f"epoch 1 of seed {first.kept_seed}"
+    assert f"- weights: {first.kept}, the best by accuracy" in (tmp_path / "a/README.md").read_text("utf-8")
     again = finetune("classify", base, reviews(), out=tmp_path / "b", settings=settings)
     assert again.seeds == first.seeds
     assert (tmp_path / "a/model.safetensors").read_bytes() == (tmp_path / "b/model.safetensors").read_bytes()
@@ -259,6 +266,23 @@ def test_it_stops_when_the_score_stays_away(tmp_path: Path, base: Path) -> None:
     assert result.epochs == 3  # the first is the best, and two are not better
     kept = [row["best"] for row in read_metrics(tmp_path / "out") if row["split"] == "valid"]
     assert kept == [True, True, True]  # but as good: the last of them is kept
+    assert (result.kept_epoch, result.kept) == (3, "epoch 3")
+
+
+def test_the_epoch_that_was_kept_is_named(
+    tmp_path: Path, base: Path, fast: FinetuneConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = iter([0.5, 0.9, 0.9, 0.7])  # of four epochs
+
+    def scored(self: Classes, *_: Any, details: bool = False) -> Evaluation:
+        return Evaluation({"accuracy": 0.9 if details else next(scores)})
+
+    monkeypatch.setattr(Classes, "evaluate", scored)
+    settings = fast.model_copy(update={"epochs": 4, "patience": 0})
+    result = finetune("classify", base, reviews(), out=tmp_path / "out", settings=settings)
+    assert (result.epochs, result.kept_epoch, result.kept_seed) == (4, 3, 0)
+    assert "- weights: epoch 3, the best by accuracy" in (tmp_path / "out/README.md").read_text("utf-8")
+    assert "weights were kept: those of epoch 3." in (tmp_path / "out/report.html").read_text("utf-8")
 
 
 class Notes(Progress):
@@ -321,6 +345,21 @@ def test_a_signal_stops_politely(
     assert result.stopped == signal.SIGTERM
     assert (result.folder is not None) == written == (tmp_path / "out").exists()
     assert result.steps == after
+
+
+@pytest.mark.parametrize(("known", "words"), [(12, "all"), (4, "4")])
+def test_validation_examples_that_are_trained_on_are_told(
+    tmp_path: Path, base: Path, fast: FinetuneConfig, heard: Heard, known: int, words: str
+) -> None:
+    settings = fast.model_copy(update={"epochs": 1})
+    train = reviews()[:-12]
+    valid = [*train[:known], *reviews()[len(train) + known :]]
+    result = finetune("classify", base, train, valid, tmp_path / "out", settings, progress=heard)
+    assert heard.said[0].startswith(f"{known} of 12 validation examples are trained on too: ")
+    assert result.valid_in_train == known
+    assert result.judges == f"12 examples, {words} of which it was trained on"
+    assert f"On {result.judges} and chosen by:" in (tmp_path / "out/README.md").read_text("utf-8")
+    assert f"Validated on {result.judges}." in (tmp_path / "out/report.html").read_text("utf-8")
 
 
 def test_a_split_is_made_and_said(tmp_path: Path, base: Path, fast: FinetuneConfig) -> None:
@@ -441,8 +480,54 @@ def test_mistakes_are_one_line(
 
 def test_nothing_is_written_over(tmp_path: Path, base: Path) -> None:
     (tmp_path / "kept").write_text("x")
-    with pytest.raises(OutputError, match="is there already"):
-        finetune("classify", base, reviews(), out=tmp_path)
+    for overwrite in (False, True):
+        with pytest.raises(OutputError, match="holds other files and no model"):
+            finetune("classify", base, reviews(), out=tmp_path, overwrite=overwrite)
+
+
+def test_a_model_is_replaced_only_if_asked(tmp_path: Path, base: Path, fast: FinetuneConfig) -> None:
+    shutil.copytree(base, tmp_path / "taken")
+    with pytest.raises(OutputError, match="taken holds a model already: add --overwrite"):
+        finetune("classify", base, "nowhere.csv", out=tmp_path / "taken")  # before anything is read
+    assert "mlm" in load_model(tmp_path / "taken")[0].heads
+    settings = fast.model_copy(update={"epochs": 1})
+    finetune("classify", base, reviews(), out=tmp_path / "taken", settings=settings, overwrite=True)
+    assert "classify" in load_model(tmp_path / "taken")[0].heads
+
+
+def test_what_is_read_is_not_replaced(tmp_path: Path, base: Path) -> None:
+    taken, data = tmp_path / "taken", tmp_path / "taken" / "vocab.txt"
+    shutil.copytree(base, taken)
+    data.write_text("a, b")
+    before = (taken / "model.safetensors").read_bytes()
+    for model, train, valid, text in (
+        (taken, "nowhere.csv", None, None),
+        (base, data, None, None),
+        (base, "nowhere.csv", str(data), None),
+        (base, "nowhere.csv", None, str(data)),
+    ):
+        settings = FinetuneConfig(replay_text=text)
+        with pytest.raises(OutputError, match="taken holds what is to be read .*: name another folder"):
+            finetune("classify", model, train, valid, taken, settings, overwrite=True)
+    assert (taken / "model.safetensors").read_bytes() == before
+
+
+def test_a_training_whose_place_was_taken_is_kept(
+    tmp_path: Path, base: Path, fast: FinetuneConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    train = Run.train
+
+    def meanwhile(*values: Any) -> None:
+        shutil.copytree(base, out)
+        train(*values)
+
+    monkeypatch.setattr(Run, "train", meanwhile)
+    settings = fast.model_copy(update={"epochs": 1})
+    with pytest.raises(OutputError, match="out holds a model already.*; the new model is in ") as caught:
+        finetune("classify", base, reviews(), out=out, settings=settings)
+    assert "mlm" in load_model(out)[0].heads
+    assert "classify" in load_model(str(caught.value).rpartition(" ")[2])[0].heads
 
 
 def test_a_training_that_diverges_is_told(tmp_path: Path, base: Path) -> None:

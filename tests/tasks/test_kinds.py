@@ -44,8 +44,8 @@ def test_one_answer_for_all(
 def result(metric: str, score: float, base: float, examples: int) -> FinetuneResult:
     return FinetuneResult(
         folder="out", task="classify", metric=metric, scores={metric: score}, seeds={0: score}, mean=None,
-        deviation=None, train_examples=9, valid_examples=examples, epochs=1, steps=1, seconds=1.0,
-        baseline=Baseline("always 'sim'", {metric: base}),
+        deviation=None, train_examples=9, valid_examples=examples, lr=1e-3, epochs=1, kept_epoch=1,
+        kept_seed=0, steps=1, seconds=1.0, baseline=Baseline("always 'sim'", {metric: base}),
     )  # fmt: skip
 
 
@@ -58,5 +58,11 @@ def test_a_score_near_that_of_one_answer_is_doubted() -> None:
     assert result("accuracy", 0.61, 0.5, 100).doubt is None
     assert result("accuracy", 0.61, 0.5, 50).doubt is not None  # fewer examples say less
     assert result("f1", 0.01, 0.0, 50).doubt is None
+    few = result("accuracy", 1.0, 2 / 3, 6).doubt
+    assert few == (
+        "accuracy 1.0000 says little: on so few examples (6) even 1.0000 is not clearly better than 0.6667"
+        " (always 'sim'): validate on more"
+    )
+    assert result("accuracy", 1.0, 2 / 3, 9).doubt is None
     assert result("spearman", 0.1, 0.0, 100).doubt is not None
     assert result("spearman", 0.3, 0.0, 100).doubt is None

@@ -105,6 +105,20 @@ def texts(path: Path, task: Any = "classify", **columns: Any) -> list[Any]:
             [("a", None, ("insult",)), ("b", None, ())],
         ),
         ("a.tsv", "0\t1\tum\n", "classify", {"text": "3", "labels": ("1", "2")}, [("um", None, ("2",))]),
+        (
+            "a.csv",
+            'texto;classe\n"a; b";x\nc, d;y\n',
+            "classify",
+            {},
+            [("a; b", None, "x"), ("c, d", None, "y")],
+        ),
+        (
+            "a.csv",
+            "a;x\nb;y\n",
+            "classify",
+            {"text": "1", "label": "2"},
+            [("a", None, "x"), ("b", None, "y")],
+        ),
         ("a.csv", "frase,nota\na,3\n", "regress", {}, [("a", None, 3.0)]),
         (
             "a.xml",
@@ -222,7 +236,10 @@ def test_questions(tmp_path: Path) -> None:
     ("task", "name", "content", "message"),
     [
         ("classify", "a.csv", "", "a.csv is empty"),
-        ("classify", "a.csv", "text,label\n", "a.csv is empty"),
+        ("classify", "a.csv", "text,label\n", r"a.csv has a header \(text, label\) but no rows"),
+        ("classify", "a.tsv.gz", gzip.compress(b"text\tlabel\n\n"), r"a.tsv.gz has a header \(text, label\)"),
+        ("classify", "a.jsonl", "\n", "a.jsonl is empty"),
+        ("tag", "a.tsv", "\n\n", "a.tsv is empty"),
         ("tag", "a.conll", "\n\n", "a.conll is empty"),
         (
             "classify",
@@ -282,7 +299,7 @@ def test_rows_without_labels_are_read_as_a_stream(tmp_path: Path) -> None:
     assert [e.text for e in stream_examples("classify", path, labelled=False)] == ["a", "b"]  # type: ignore[union-attr]
     words = write(tmp_path / "a.conll", "um\ndois\n\ntrês O\n")
     found = stream_examples("tag", words, labelled=False)
-    assert [e.words for e in found] == [("um", "dois"), ("três",)]  # type: ignore[union-attr]
+    assert [(e.words, e.tags) for e in found] == [(("um", "dois"), ("_", "_")), (("três",), ("O",))]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

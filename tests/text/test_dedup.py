@@ -30,6 +30,7 @@ def change(text: str, places: int) -> str:
 def run(tmp_path: Path, texts: list[str], **options: Any) -> tuple[DedupResult, list[str]]:
     (tmp_path / "in.txt").write_text("\n\n".join(texts))
     output = tmp_path / "out.jsonl"
+    output.unlink(missing_ok=True)
     result = deduplicate(find_sources([f"pt={tmp_path / 'in.txt'}"]), output, TextConfig(), **options)
     return result, [json.loads(line)["text"] for line in output.read_text().splitlines()]
 
@@ -119,6 +120,15 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt"]
 
 
+def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
+    taken = tmp_path / "in.jsonl"
+    taken.write_text('{"text": "A chuva caiu."}\n')
+    for given in (taken, tmp_path):
+        with pytest.raises(OutputError, match=r"in\.jsonl is there already: name another file, or remove it"):
+            deduplicate(find_sources([str(given)]), taken, TextConfig())
+    assert taken.read_text() == '{"text": "A chuva caiu."}\n'
+
+
 def test_bands_let_pairs_at_the_threshold_meet() -> None:
     for threshold, rows in ((0.5, 3), (0.8, 7), (0.9, 11), (1.0, 128)):
         assert band_rows(threshold) == rows
@@ -139,5 +149,6 @@ def test_command(tmp_path: Path, corpus: list[str]) -> None:
     shown = CliRunner().invoke(app, arguments)
     assert shown.exit_code == 0, shown.output
     assert "34 documents: 31 kept, 3 near-duplicates removed" in shown.stdout
+    (tmp_path / "o.jsonl").unlink()
     result = json.loads(CliRunner().invoke(app, [*arguments, "--json", "--threshold", "1"]).stdout)
     assert (result["kept"], result["near_duplicates"]) == (33, 1)

@@ -17,7 +17,7 @@ from tests.conftest import Heard
 
 from unmask.config import TextConfig
 from unmask.errors import InputError
-from unmask.text import Cleaner, Source, TextColumns, passed_over, read_documents, read_sources
+from unmask.text import Cleaner, Source, TextColumns, read_documents, read_sources, say_passed_over
 
 
 def write(path: Path, data: bytes) -> Path:
@@ -119,6 +119,23 @@ def test_a_byte_order_mark_is_not_text(tmp_path: Path) -> None:
     assert read(write(tmp_path / "x.csv", b"\xef\xbb\xbftext\num\n")) == ["um"]
 
 
+@pytest.mark.parametrize(
+    ("data", "texts"),
+    [
+        ('id;text\n1;"um; dois, três"\n2;quatro, cinco\n', ["um; dois, três", "quatro, cinco"]),
+        ('\n"nota;1";"a ""b"", c";text\n1;2;um\n', ["um"]),
+        ('"a;b",text\n1,um; dois\n', ["um; dois"]),
+        ('text,"a;b"\num; dois,1\n', ["um; dois"]),
+        ("text\num; dois\n", ["um; dois"]),
+        ('text;"c\nd,e"\num;1\n', ["um"]),
+    ],
+)
+def test_semicolons_separate_where_the_header_has_no_comma(
+    tmp_path: Path, data: str, texts: list[str]
+) -> None:
+    assert read(write(tmp_path / "x.csv", data.encode())) == texts
+
+
 def test_language_from_source_or_row(tmp_path: Path) -> None:
     rows = [{"text": "um", "lang": "pt"}, {"text": "one", "lang": None}]
     jsonl = write(tmp_path / "x.jsonl", "\n".join(map(json.dumps, rows)).encode())
@@ -189,7 +206,9 @@ def test_standard_input_is_text_or_jsonl(
         ("x.txt", b"", "x.txt is empty"),
         ("x.txt.xz", b"", "x.txt.xz is empty"),
         ("x.txt", b" \n\n \n", "x.txt is empty"),
-        ("x.csv", b"text,b\n", "x.csv is empty"),
+        ("x.csv", b"", "x.csv is empty"),
+        ("x.csv", b"text,b\n", r"x.csv has a header \(text, b\) but no rows: write some below it$"),
+        ("x.parquet", as_parquet([]), r"x.parquet has a header \(id, text\) but no rows"),
         ("x.jsonl", b'{"text": "a"}\n{"text": \n', r"x.jsonl, line 2: not JSON \(Expecting value\)"),
         ("x.jsonl", b'["a"]\n', "line 1: write one JSON object a line"),
         (
@@ -205,6 +224,7 @@ def test_standard_input_is_text_or_jsonl(
             "no column text, only id, corpo; say which with --set text.column=NAME",
         ),
         ("x.csv", b"id,text\n1,a\n2,b,c\n", "line 3: 3 fields, 2 in the header; put quotes"),
+        ("x.csv", b"id;text\n1;a;b\n", "line 2: 3 fields, 2 in the header; put quotes .* semicolons"),
         ("x.csv", b'text\n"a\nb\n', "line 4?.*quotation mark that is not closed"),
         ("x.parquet", b"PAR1 this is not one", "x.parquet is damaged or cut off"),
         ("x.parquet", as_parquet(["a"] * 100)[:-40], "x.parquet is damaged or cut off"),
@@ -216,14 +236,20 @@ def test_what_is_wrong_is_said_with_the_place(tmp_path: Path, name: str, data: b
         read(path)
 
 
-def test_of_several_files_the_empty_ones_are_told_apart(tmp_path: Path) -> None:
+def test_of_several_files_the_empty_ones_are_told_apart(tmp_path: Path, heard: Heard) -> None:
     written = {"a.txt": b"", "b.txt": b"um\n\ndois", "c.csv": b"text\n", "d.txt": b"\n \n", "e.jsonl": b""}
     sources = [Source(write(tmp_path / name, data), name) for name, data in written.items()]
     empty: list[Source] = []
     assert [doc.text for doc in read_sources(sources, TextConfig(), empty)] == ["um", "dois"]
     assert [source.name for source in empty] == ["a.txt", "c.csv", "d.txt", "e.jsonl"]
-    assert passed_over("ab") == "passed over 2 without any text: a, b"
-    assert passed_over("abcd") == "passed over 4 without any text: a, b, c, …"
+    say_passed_over(empty[:2], sources, heard)
+    say_passed_over("abcd", sources, heard)
+    say_passed_over(sources, sources, heard)  # all: an error will say it
+    say_passed_over([], sources, heard)
+    assert heard.said == [
+        f"passed over 2 without any text: {tmp_path / 'a.txt'}, {tmp_path / 'c.csv'}",
+        "passed over 4 without any text: a, b, c, …",
+    ]
 
 
 @pytest.mark.parametrize("compression", [".gz", ".xz", ".zst"])

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from unmask.errors import InputError
+from unmask.errors import InputError, OutputError
 from unmask.text import find_sources
 
 
@@ -114,3 +114,48 @@ def test_a_file_that_may_not_be_read(folder: Path) -> None:
     (folder / "b.txt").chmod(0)
     with pytest.raises(InputError, match="not allowed to read"):
         find_sources([str(folder)])
+
+
+@pytest.mark.parametrize(
+    ("given", "out"),
+    [
+        (".", "run"),
+        ("pt", "pt"),
+        ("pt", "pt/deep/run"),
+        ("pt=pt", "pt/run"),
+        ("link", "pt/run"),
+        ("pt", "link/unique.jsonl"),
+        ("p*", "pt/run"),
+        ("pt/*", "pt/run"),
+        ("*/*.jsonl", "pt/unique.jsonl"),
+        ("*/*.csv", "pt"),
+        ("**/*.csv", "pt/run"),
+    ],
+)
+def test_an_output_is_not_to_be_read_as_text(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, given: str, out: str
+) -> None:
+    (folder / "link").symlink_to("pt")
+    monkeypatch.chdir(folder)
+    with pytest.raises(OutputError, match=f"^{out} is inside .*: write to a place outside it"):
+        find_sources([given], Path(out))
+
+
+@pytest.mark.parametrize(
+    ("given", "out"),
+    [
+        ("pt", "run"),
+        ("pt", "."),
+        ("pt", "pt2"),
+        ("pt", "pt/.run"),
+        ("pt/c.csv", "pt/run"),
+        ("pt/*.csv", "pt/run"),
+        ("**/*.csv", "pt/unique.jsonl"),
+        ("-", "run"),
+    ],
+)
+def test_an_output_elsewhere_is_well(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, given: str, out: str
+) -> None:
+    monkeypatch.chdir(folder)
+    assert find_sources([given], Path(out)) == find_sources([given])

@@ -124,8 +124,12 @@ def test_nothing_is_written_over_unasked(tokenizer: Tokenizer, tmp_path: Path) -
     assert not (tmp_path / "new").exists()
     check_free(tmp_path)
     tokenizer.save(tmp_path)
-    with pytest.raises(OutputError, match=r"in use \(tokenizer\.json …\).*--force"):
+    with pytest.raises(OutputError, match=r"in use \(tokenizer\.json …\).*--overwrite"):
         check_free(tmp_path)
-    check_free(tmp_path, force=True)
+    check_free(tmp_path, overwrite=True)
     with pytest.raises(OutputError, match="is a file"):
-        check_free(tmp_path / "tokenizer.json", force=True)
+        check_free(tmp_path / "tokenizer.json", overwrite=True)
+    (tmp_path / "config.json").touch()
+    for overwrite in (False, True):
+        with pytest.raises(OutputError, match="holds a model, .*: choose another folder"):
+            check_free(tmp_path, overwrite)

@@ -110,8 +110,10 @@ def test_the_steps_make_a_model_and_its_card(
     with tarfile.open(pack) as file:
         file.extractall(there, filter="data")
     monkeypatch.delenv("UNMASK_DATA")
-    run(monkeypatch, table, "train", "toy", "--scratch", there, "--steps", 3)
     model = there / "toy"
+    model.mkdir()
+    (model / "config.json").touch()  # of an earlier training, which is replaced
+    run(monkeypatch, table, "train", "toy", "--scratch", there, "--steps", 3)
     assert unmask.load(model).config.width == 32
     evaluate(str(place / "held/pt-cats.txt"), model, tmp_path / "scores", card=False)
     scores = sorted((tmp_path / "scores").glob("*.json"))
@@ -123,6 +125,15 @@ def test_the_steps_make_a_model_and_its_card(
     assert "- pt-cats: set apart of what cats do (public domain)" in card
     assert "| pt-cats | bits per byte |" in card
     assert str(tmp_path) not in card
+
+
+@pytest.mark.parametrize("language", ["en", "pt"])
+def test_cards_have_what_the_benchmark_of_encoders_found(language: str) -> None:
+    name = f"mini-{language}"
+    section = models.finetuned(name, language)
+    assert section.count("\n| ") == 2 + 8 + 1, "a head, eight tasks, their mean"
+    assert section in (ROOT / f"src/unmask/models/{name}/README.md").read_text("utf-8")
+    assert models.finetuned("toy", language) == models.finetuned(name, "xx") == ""
 
 
 @pytest.mark.parametrize(("parameters", "mib"), [(101, 1.0), (100, 2.1)])

@@ -98,11 +98,12 @@ def start_all(folder: Path, shards: Path, plan: Plan, ranks: int) -> None:
 def place(tmp_path_factory: pytest.TempPathFactory, shards: Path, small: Make, watcher: type) -> Path:
     """Runs of one process and of two, whole and in parts."""
     folder = tmp_path_factory.mktemp("ranks")
-    for kind, changes in KINDS.items():
+    kinds = KINDS | {"taught": [*EXACT, f"objective.teachers={json.dumps([f'{folder}/one-pairs/model'])}"]}
+    for kind, changes in kinds.items():
         pretrain(small(*changes), folder / f"one-{kind}", Start(data=shards))
-    plan: Plan = [(f"{folder}/ddp-{kind}", small(*changes), 0) for kind, changes in KINDS.items()]
-    for kind in ("pairs", "hybrid", "unused"):
-        plan.append((f"{folder}/fsdp-{kind}", small(*KINDS[kind], "train.parallel=fsdp"), 0))
+    plan: Plan = [(f"{folder}/ddp-{kind}", small(*changes), 0) for kind, changes in kinds.items()]
+    for kind in ("pairs", "hybrid", "unused", "taught"):
+        plan.append((f"{folder}/fsdp-{kind}", small(*kinds[kind], "train.parallel=fsdp"), 0))
     for mode in ("ddp", "fsdp"):
         recipe = small(*KINDS["pairs"], f"train.parallel={mode}")
         plan += [(f"{folder}/{mode}-parts", recipe, step) for step in (2, 4, 0)]
@@ -152,7 +153,7 @@ def assert_same_metrics(one: Path, other: Path, tolerance: float = 1.5e-5) -> No
             assert a.get("grad_norm", 0) == pytest.approx(b.get("grad_norm", 0), rel=20 * tolerance)
 
 
-CASES = ["ddp-pairs", "ddp-hybrid", "ddp-unused", "fsdp-pairs", "fsdp-hybrid", "fsdp-unused"]
+CASES = [f"{mode}-{kind}" for mode in ("ddp", "fsdp") for kind in ("pairs", "hybrid", "unused", "taught")]
 MIXED = ["ddp-then-one", "fsdp-then-one", "one-then-fsdp"]
 
 

@@ -16,6 +16,7 @@ from unmask.checkpoint import load_model
 from unmask.config import Recipe, TokenizerConfig, load_recipe, recipe_names
 from unmask.data.prepare import prepare
 from unmask.errors import ConfigError, CorpusError, ModelError, OutputError, UserError
+from unmask.predict import MaskedLM, load
 from unmask.progress import Progress, Stage
 from unmask.runs import read_metrics
 from unmask.text import find_sources
@@ -337,6 +338,11 @@ def test_mistakes_are_one_clear_line(small: Make, shards: Path, tmp_path: Path) 
         pretrain(small(), tmp_path / "run", Start(data=shards / "train"))
     with pytest.raises(UserError, match="cannot express model.gated"):
         pretrain(small("model.gated=true"), tmp_path / "run", Start(data=shards))
+    (tmp_path / "tuned").mkdir()
+    for name in ("config.json", "metrics.jsonl"):  # fine-tuned models have both
+        (tmp_path / "tuned" / name).write_text("{}")
+    with pytest.raises(OutputError, match="tuned holds a model"):
+        pretrain(small(), tmp_path / "tuned", Start(data=shards))
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="is a file"):
         pretrain(small(), tmp_path / "file", Start(data=shards))
@@ -416,6 +422,17 @@ def test_golden_losses(kind: str, small: Make, shards: Path, tmp_path: Path) -> 
     expected = json.loads(path.read_text())
     assert [row[:2] for row in found] == [row[:2] for row in expected]
     assert [row[2] for row in found] == pytest.approx([row[2] for row in expected], abs=1e-4)
+
+
+def test_a_hybrid_run_fills_and_generates(small: Make, shards: Path, tmp_path: Path) -> None:
+    pretrain(small(*OBJECTIVES["hybrid"], "train.steps=2"), tmp_path / "run", Start(data=shards))
+    made = load(tmp_path / "run" / "model", "cpu")
+    assert isinstance(made, MaskedLM)
+    assert made.fill("O gato [MASK].")
+    assert made.generate("O gato", max_tokens=3).text.startswith("O gato")
+    card = (tmp_path / "run" / "model" / "README.md").read_text("utf-8")
+    assert "model.fill(" in card
+    assert "model.generate(" in card
 
 
 def test_command_line(shards: Path, tmp_path: Path) -> None:

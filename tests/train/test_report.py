@@ -149,6 +149,9 @@ def test_the_command_makes_the_same_page_again(run: Path, tmp_path: Path) -> Non
         write_report(tmp_path)
     (tmp_path / "metrics.jsonl").write_text("", "utf-8")
     assert "Nothing is measured yet" in write_report(tmp_path).read_text("utf-8")
+    (tmp_path / "config.json").touch()
+    with pytest.raises(InputError, match="is a model and not a run"):
+        write_report(tmp_path)
 
 
 def test_a_run_that_was_stopped_has_its_page(

@@ -55,7 +55,7 @@ class Neighbour:
     end: int
     file: str
     number: int
-    """Of the text in its file, from 0."""
+    """Of the line or row in its file, from 1."""
     times: int = 1
     """How many texts of the index are the same (an approximate search knows of one alone)."""
 
@@ -225,7 +225,7 @@ class Index:
         """Every use, and where it stands first, counted by its hash; not the one asked about."""
         with progress.stage("texts", len(self), "texts") as stage:
             for place in self.places:
-                for number, text in enumerate(place.part.strings, place.number):
+                for number, text in enumerate(place.part.strings, place.number + 1):
                     for use in find_uses([text], forms):
                         mark = hash((text, use.start))
                         times[mark] += 1
@@ -273,7 +273,7 @@ class Index:
                 continue
             vectors, texts = place.part.rows((mine - place.row).tolist())
             for row, vector, text in zip(mine.tolist(), vectors, texts, strict=True):
-                number = place.number + row - place.row
+                number = place.number + row - place.row + 1
                 found[row] = vector, Neighbour(0.0, text, 0, len(text), place.file, number)
         return found
 

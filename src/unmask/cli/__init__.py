@@ -14,9 +14,9 @@ from typing import Annotated, Any
 import typer
 
 from unmask import __version__
-from unmask.cli.options import UsageError
+from unmask.cli.options import Commands, UsageError
 
-app = typer.Typer(
+app = Commands(
     name="unmask",
     help="From raw text to a masked language model you can use.",
     no_args_is_help=True,
@@ -91,6 +91,7 @@ for module in (
 def main() -> None:
     """Run the command line; what the user can mend is one line and status 2, never a traceback."""
     from unmask.errors import UserError
+    from unmask.files import NO_SPACE
 
     # Before torch comes: threads that wait give their core away soon, where other work wants it.
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")
@@ -107,6 +108,8 @@ def main() -> None:
     except UserError as error:
         _fail(str(error), 2)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in NO_SPACE:  # a file would have been named
+            _fail("no space left while writing the output: free some and run the same command again", 2)
         if os.environ.get("UNMASK_DEBUG"):
             raise
         _fail(f"{type(error).__name__}: {error} (a fault in unmask: UNMASK_DEBUG=1 shows where)", 1)
@@ -136,6 +139,9 @@ def _usage(error: Any) -> None:
     message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
     if not message:  # nothing was asked for, and all of the help is printed
         sys.exit(error.exit_code)
+    for problem in getattr(error.__cause__, "errors", list)():  # newer typers leave the value to pydantic
+        if repr(problem["input"]) not in message:
+            message += f" (got {problem['input']!r})"
     path = error.ctx.command_path if error.ctx else app.info.name
     _fail(f"{message} ({path} --help says more)", error.exit_code)
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli.options import Json, Quiet, print_json, progress
+from unmask.cli.options import Json, Overwrite, Quiet, print_json, progress
 
 _EXAMPLES = """
     unmask convert model/ model-onnx/ --to onnx --int8
@@ -33,17 +33,18 @@ def convert(
     allow_pickle: Annotated[
         bool, typer.Option("--allow-pickle", help="Read old .bin weights; only if you trust their origin.")
     ] = False,
+    overwrite: Overwrite = False,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Write a model folder as safetensors or ONNX, and say how far the copy is from the original."""
     from unmask.predict.folders import check_conversion
 
-    check_conversion(source, target, to, int8)  # before torch is loaded, which takes seconds
+    check_conversion(source, target, to, int8, overwrite)  # before torch is loaded, which takes seconds
     from unmask.predict.convert import convert as run
 
     said = progress(quiet)
-    made, report = run(source, target, to, int8, allow_pickle, said)
+    made, report = run(source, target, to, int8, allow_pickle, said, overwrite=overwrite)
     if report:
         said.say(str(report))
     if json_:

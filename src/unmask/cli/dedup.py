@@ -43,7 +43,9 @@ def dedup(
     from unmask.text.dedup import deduplicate
 
     config = load_recipe(recipe, change or ()).text
-    result = deduplicate(find_sources(texts), out, config, threshold, workers or cores(), progress(quiet))
+    result = deduplicate(
+        find_sources(texts, out), out, config, threshold, workers or cores(), progress(quiet)
+    )
     if json:
         print_json(asdict(result))
         return

@@ -125,7 +125,7 @@ def embed(
     if ray_address and engine != "ray":
         raise ConfigError("--ray-address goes with --engine ray")
     find_folder(model)
-    one_source(file)
+    one_source(file, out)
     fitted = Standardiser.load(standardise) if standardise else None
     which = read_layer(layer)
 

@@ -83,9 +83,11 @@ def evaluate(
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Score a model; suites that are finished are kept, so the same command goes on where it stopped."""
+    from unmask.evaluation.results import check_folder
     from unmask.evaluation.suites import data_folder, find_suites
     from unmask.predict.folders import find_folder
 
+    check_folder(out)
     for suite in find_suites(suites, data_folder(data)):  # before torch is loaded, which takes seconds
         suite.inputs()
     find_folder(model)
@@ -109,8 +111,8 @@ def evaluate(
     print_table(SCORES, score_rows(found))
     for note in notes(found):
         typer.echo(note)
-    if compared is not None:
-        _show_differences(compared)
+    if compared is not None and against is not None:
+        _show_differences(compared, out, against)
     typer.echo(f"{out / 'report.html'} shows them by group")
 
 
@@ -129,14 +131,16 @@ def compare(
     if json_:
         print_json(_plain(found))
     else:
-        _show_differences(found)
+        _show_differences(found, first, second)
 
 
 def _plain(found: "Differences") -> dict[str, Any]:
     return {suite: {name: asdict(one) for name, one in measures.items()} for suite, measures in found.items()}
 
 
-def _show_differences(found: "Differences") -> None:
-    from unmask.evaluation.show import DIFFERENCES, difference_rows
+def _show_differences(found: "Differences", first: Path, second: Path) -> None:
+    from unmask.evaluation.results import names_apart
+    from unmask.evaluation.show import difference_table
 
-    print_table(DIFFERENCES, difference_rows(found))
+    columns, *rows = difference_table(found, names_apart(first, second))
+    print_table(columns, rows)

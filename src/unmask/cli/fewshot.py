@@ -53,7 +53,9 @@ def fewshot(
     sizes: Annotated[
         str | None, typer.Option(metavar="N,…", help="Examples per class.", show_default="8,16,32,64")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="How often examples are drawn.")] = 3,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="How often examples are drawn.", show_default="3")
+    ] = None,
     text_column: TextColumn = None,
     pair_column: PairColumn = None,
     label_column: LabelColumn = None,

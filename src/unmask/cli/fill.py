@@ -1,12 +1,19 @@
 """`unmask fill`: the likeliest words for the masks of a text."""
 
-import sys
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from unmask.cli.options import JsonLines, ModelFolder, Quiet, load_language_model, print_json_line, progress
+from unmask.cli.options import (
+    JsonLines,
+    ModelFolder,
+    Quiet,
+    check_piped,
+    load_language_model,
+    print_json_line,
+    progress,
+)
 
 _EXAMPLES = """
     unmask fill --model model/ "O gato [MASK] no telhado."
@@ -26,7 +33,9 @@ def fill(
     model: ModelFolder,
     text: Annotated[
         str | None,
-        typer.Argument(help="With `[MASK]` or `<mask>`; else one text per line of standard input."),
+        typer.Argument(
+            help="With `[MASK]` or `<mask>`; without it or with -, one text per line of standard input."
+        ),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many answers.")] = 5,
     pieces: Annotated[
@@ -39,7 +48,12 @@ def fill(
     quiet: Quiet = False,
 ) -> None:
     """Fill the masks of a text, all of them together."""
-    texts = [text] if text is not None else [line.rstrip("\n") for line in sys.stdin if line.strip()]
+    from unmask.text import read_texts
+
+    if text is None:
+        check_piped("give a text with a mask")
+        text = "-"
+    texts = list(read_texts(["-"], progress(quiet))) if text == "-" else [text]
     words = [word.strip() for word in candidates.split(",") if word.strip()] if candidates else None
     lm = load_language_model(model, quiet)
     mixed = False

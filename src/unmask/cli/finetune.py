@@ -8,6 +8,7 @@ import typer
 from unmask.cli.options import (
     Json,
     ModelFolder,
+    Overwrite,
     Quiet,
     changes,
     print_json,
@@ -141,8 +142,12 @@ def finetune(
     batch_size: Annotated[
         int | None, typer.Option(help="Examples of a step.", show_default="32; embed 64")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Train so often; the best by validation is kept.")] = 1,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="Train so often; the best by validation is kept.", show_default="1"),
+    ] = None,
     set_: Settings = None,
+    overwrite: Overwrite = False,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -154,19 +159,22 @@ def finetune(
 
     from unmask.config import Change, load_settings
     from unmask.errors import ConfigError
+    from unmask.predict.folders import find_folder
+    from unmask.target import check_target
     from unmask.tasks.columns import Columns
     from unmask.tasks.settings import EmbedConfig, FinetuneConfig
 
     if labels is not None and (label_column is not None or task != "classify"):
         raise ConfigError("--labels is for classify, in place of --label-column")
+    sources = (find_folder(model), train, valid, replay_text, report_forgetting)
+    check_target(out, overwrite, sources)  # before torch is loaded, which takes seconds
     several = tuple(name.strip() for name in (labels or "").split(",") if name.strip())
     texts = {
         name: str(path)
         for name, path in (("replay_text", replay_text), ("report_forgetting", report_forgetting))
         if path is not None
     }
-    one = None if seeds == 1 else seeds
-    own = changes(set_, epochs=epochs, lr=lr, layers=layers, lora=lora, seeds=one, **texts)
+    own = changes(set_, epochs=epochs, lr=lr, layers=layers, lora=lora, seeds=seeds, **texts)
     own += [] if batch_size is None else [Change("--batch-size", "batch", batch_size)]
     columns, watch = Columns(text_column, pair_column, label_column, several), progress(quiet)
     result: FinetuneResult | EmbedResult
@@ -174,13 +182,13 @@ def finetune(
         vectors = load_settings(EmbedConfig, own)  # before torch is loaded
         from unmask.tasks.embed import finetune_embed
 
-        result = finetune_embed(model, train, valid, out, vectors, columns, watch)
+        result = finetune_embed(model, train, valid, out, vectors, columns, watch, overwrite=overwrite)
         print_json(asdict(result)) if json_ else _print_vectors(result)
     else:
         settings = load_settings(FinetuneConfig, own)
         from unmask.tasks.finetune import finetune as run
 
-        result = run(task, model, train, valid, out, settings, columns, watch)
+        result = run(task, model, train, valid, out, settings, columns, watch, overwrite=overwrite)
         print_json(asdict(result)) if json_ else _print(result)
     if result.stopped:
         raise typer.Exit(128 + result.stopped)
@@ -194,11 +202,14 @@ def _settings() -> "type[FinetuneConfig]":
 
 def _print_vectors(result: "EmbedResult") -> None:
     typer.echo(
-        f"{result.train_examples:,} examples ({result.learnt_from}), {result.steps:,} steps in "
-        f"{result.seconds:,.0f} seconds"
+        f"{result.train_examples:,} examples ({result.learnt_from}), {result.steps:,} steps at lr "
+        f"{result.lr:g} in {result.seconds:,.0f} seconds"
     )
     if result.before and result.after:
-        typer.echo(f"cosines against the scores of {result.valid_examples:,} pairs:")
+        typer.echo(
+            f"kept: epoch {result.kept_epoch}, the best by cosines against the scores of "
+            f"{result.valid_examples:,} pairs:"
+        )
         for name, value in result.before.items():
             typer.echo(f"  {name:<18} {value:.4f} before, {result.after[name]:.4f} after")
     typer.echo(f"model: {result.folder}")
@@ -209,8 +220,8 @@ def _print(result: "FinetuneResult") -> None:
         typer.echo("stopped before the first validation: nothing is written")
         return
     typer.echo(
-        f"{result.train_examples:,} examples, {result.epochs} epochs in {result.seconds:,.0f} seconds; "
-        f"on {result.valid_examples:,} others:"
+        f"{result.train_examples:,} examples, {result.passes} at lr {result.lr:g} in "
+        f"{result.seconds:,.0f} seconds; kept: {result.kept}, the best on {result.judges}:"
     )
     base = result.baseline
     if base and result.scores:

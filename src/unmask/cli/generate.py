@@ -1,4 +1,4 @@
-"""`unmask generate`: go on from a prompt, with a causal model."""
+"""`unmask generate`: go on from a prompt, with a causal or a hybrid model."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -33,7 +33,7 @@ def generate(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Generate text with a causal model."""
+    """Generate text with a causal model, or one that had causal steps (hybrid-small)."""
     lm = load_language_model(model, quiet)
     with progress(quiet).stage("generating"):
         made = lm.generate(prompt, max_tokens, temperature, top_k, top_p, seed)

@@ -23,7 +23,7 @@ def info(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Family, sizes, parameters by part, vocabulary, positions, licence and heads of a model."""
+    """Family, sizes, parameters by part, vocabulary, licence, weights, heads of a model; what it can do."""
     from unmask.predict.folders import bundled_names, find_folder
 
     if folder is None:

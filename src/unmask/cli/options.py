@@ -2,12 +2,13 @@
 
 import difflib
 import json
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperOption
 
 from unmask.progress import SILENT, Progress
 
@@ -56,6 +57,10 @@ ModelFolder = Annotated[
         show_default=False,
     ),
 ]
+Overwrite = Annotated[
+    bool,
+    typer.Option("--overwrite", help="Replace the model that the folder holds; anything else is refused."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result and errors.")]
 
 
@@ -66,6 +71,17 @@ def progress(quiet: bool) -> Progress:
     from unmask.progress import Console
 
     return Console()
+
+
+def check_piped(otherwise: str) -> None:
+    """Refuse to wait for lines that nobody types: on a terminal, a command without a text was cut short.
+
+    Of a standard input that was closed nothing can come either.
+    """
+    from unmask.errors import InputError
+
+    if sys.stdin is None or sys.stdin.isatty():
+        raise InputError(f"nothing to read: {otherwise}, or pipe texts in, one per line")
 
 
 def load_model(folder: str, quiet: bool = False) -> "Predictor":
@@ -97,7 +113,10 @@ def load_language_model(folder: str, quiet: bool = False) -> "MaskedLM":
 
 
 def changes(given: Sequence[str] | None, **options: Any) -> "list[str | Change]":
-    """`--set` values, then the command's own options as changes (`section__key=value`), if given."""
+    """`--set` values, then the command's own options as changes (`section__key=value`), if given.
+
+    Of an option with a default nobody could tell whether it was given: these have none.
+    """
     from unmask.config import Change
 
     own = [
@@ -108,10 +127,33 @@ def changes(given: Sequence[str] | None, **options: Any) -> "list[str | Change]"
     return [*(given or ()), *own]
 
 
-def with_settings(section: "Callable[[], type[Section]]") -> type[TyperCommand]:
+class Command(TyperCommand):
+    """A command that refuses an option given twice, of which only the last would count."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        seen = set()
+        for param in order:
+            if not isinstance(param, TyperOption) or param.multiple or param.is_flag:
+                continue
+            if param.name in seen and not ctx.resilient_parsing:
+                raise UsageError(f"{param.opts[0]} is given twice: give it once", ctx)
+            seen.add(param.name)
+        return super().parse_args(ctx, args)
+
+
+class Commands(typer.Typer):
+    """An application of such commands."""
+
+    def command(self, name: str | None = None, *, cls: Any = Command, **options: Any) -> Any:
+        """Add a command."""
+        return super().command(name, cls=cls, **options)
+
+
+def with_settings(section: "Callable[[], type[Section]]") -> type[Command]:
     """A command with `--set`: of an option that it has not, it says which setting may be meant."""
 
-    class Command(TyperCommand):
+    class WithSettings(Command):
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             try:
                 return super().parse_args(ctx, args)
@@ -127,7 +169,7 @@ def with_settings(section: "Callable[[], type[Section]]") -> type[TyperCommand]:
                     error.possibilities = None  # one answer is enough
                 raise
 
-    return Command
+    return WithSettings
 
 
 def _meant(option: str, known: set[str], section: "type[Section]") -> str | None:

@@ -13,6 +13,8 @@ _EXAMPLES = """
 
     unmask predict --model entities texts.jsonl -o entities.jsonl
 
+    unmask predict --model entities test.conll -o compared.conll
+
     unmask predict --model answers squad.json -o answers.jsonl
 """
 
@@ -32,7 +34,13 @@ def predict(
     ],
     model: ModelFolder,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="A .jsonl, .csv or .tsv file to write.", show_default=False)
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            help="A .jsonl, .csv or .tsv file to write; of tagged words also .conll.",
+            show_default=False,
+        ),
     ],
     text_column: TextColumn = None,
     pair_column: PairColumn = None,

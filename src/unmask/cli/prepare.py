@@ -92,6 +92,7 @@ def prepare(
     from unmask.data.prepare import prepare as run
     from unmask.errors import ConfigError
     from unmask.predict.folders import find_tokenizer
+    from unmask.target import check_place
     from unmask.text import find_sources
     from unmask.tokenizer import Tokenizer
 
@@ -101,7 +102,8 @@ def prepare(
         raise ConfigError("--engine ray makes the shares itself: leave --shard out")
     if ray_address and (engine != "ray" or workers):
         raise ConfigError("--ray-address goes with --engine ray, and takes all of the cluster: no --workers")
-    given = find_sources(texts), Tokenizer.load(find_tokenizer(tokenizer)), out, settings, workers
+    check_place(out)
+    given = find_sources(texts, out), Tokenizer.load(find_tokenizer(tokenizer)), out, settings, workers
     if engine == "ray":
         manifest = prepare_on_ray(*given, ray_address, progress(quiet))
     else:

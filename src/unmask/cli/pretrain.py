@@ -21,6 +21,8 @@ _EXAMPLES = """
 
     torchrun --nproc-per-node=8 -m unmask pretrain bert-base --data shards/ -o run --resume   # eight GPUs
 
+    unmask pretrain tiny-docs --text livros/ --teacher mini-pt -o small   # a smaller model of a larger one
+
     unmask pretrain roberta-base --from model/ --text reports/ -o adapted --set train.epochs=3
 """
 
@@ -54,6 +56,14 @@ def pretrain(
         Path | None,
         typer.Option("--from", help="A model to go on from: a folder or a name.", show_default=False),
     ] = None,
+    teachers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--teacher",
+            help="A model whose predictions are learned too: a folder or a name. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in the folder, if there is one.")
     ] = False,
@@ -73,12 +83,18 @@ def pretrain(
     """
     from dataclasses import asdict
 
-    from unmask.config import load_recipe
+    from unmask.config import Change, load_recipe
     from unmask.predict.folders import find_folder
+    from unmask.target import check_place
     from unmask.text import find_sources
 
-    settings = load_recipe(recipe, changes(set_))  # before torch is loaded: a slip of the pen is told at once
-    sources = find_sources(text) if text else []
+    taught = [Change("--teacher", "objective.teachers", teachers)] if teachers else []
+    # Before torch is loaded: a slip of the pen is told at once.
+    settings = load_recipe(recipe, [*changes(set_), *taught])
+    for teacher in settings.objective.teachers:
+        find_folder(teacher)
+    check_place(out)
+    sources = find_sources(text, out) if text else []
     base = find_folder(base) if base else None
 
     from unmask.train import parallel

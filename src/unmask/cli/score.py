@@ -1,20 +1,31 @@
-"""`unmask score`: how likely the model finds each line of a file."""
+"""`unmask score`: how likely the model finds each line of files."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import chain, islice
 from typing import Annotated
 
 import typer
 
-from unmask.cli.options import JsonLines, ModelFolder, Quiet, load_language_model, print_json_line, progress
+from unmask.cli.options import (
+    JsonLines,
+    ModelFolder,
+    Quiet,
+    check_piped,
+    load_language_model,
+    print_json_line,
+    progress,
+)
 
 _EXAMPLES = """
     unmask score sentences.txt --model model/ > scores.tsv
 
-    cat sentences.txt | unmask score - --model model/ --tokens --json
+    unmask score books/*.txt --model model/
+
+    cat sentences.txt | unmask score --model model/ --tokens --json
 """
 _LINES = 256
+_SHOWN = 40  # characters of a text that is too long
 
 
 def register(app: typer.Typer) -> None:
@@ -23,13 +34,16 @@ def register(app: typer.Typer) -> None:
 
 
 def score(
-    file: Annotated[
-        str,
-        typer.Argument(
-            help="One text per line, or per row of .jsonl, .csv …; - for standard input.", show_default=False
-        ),
-    ],
     model: ModelFolder,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE...",
+            help="One text per line, or per row of .jsonl, .csv …; folders and globs too; without any or"
+            " with -, standard input.",
+            show_default=False,
+        ),
+    ] = None,
     method: Annotated[
         str, typer.Option(metavar="word-l2r|token", help="Mask a word's later pieces too, or not.")
     ] = "word-l2r",
@@ -39,18 +53,27 @@ def score(
     quiet: Quiet = False,
 ) -> None:
     """Pseudo-log-likelihood of each line (of a causal model, log-likelihood): score, perplexity, text."""
-    from unmask.config import TextConfig
     from unmask.predict.score import check_method
-    from unmask.text import find_sources, read_documents
+    from unmask.text import read_texts
 
     check_method(method)
-    (source,) = find_sources([file])
-    texts = (document.text for document in read_documents(source, TextConfig(documents="line")))
-    chunks = _chunks(text for line in texts if (text := line.strip()))
-    first = next(chunks, [])  # a file that cannot be read is told before the model is loaded
+    if not files:
+        check_piped("name a file")
+    tell = progress(quiet)
+    chunks = _chunks(read_texts(files or ["-"], tell))
+    first = next(chunks)  # a file that cannot be read is told before the model is loaded
     lm = load_language_model(model, quiet)
+    from unmask.predict.inputs import TooLongError
+
+    before = 0
     for chunk in chain([first], chunks):
-        for scored in lm.score(chunk, method, truncate, progress(quiet)):
+        try:
+            scores = lm.score(chunk, method, truncate, tell)
+        except TooLongError as error:
+            number, text = before + error.number + 1, chunk[error.number]
+            raise error.at(f"text {number} ({text[:_SHOWN] + '…'!r})") from None
+        before += len(chunk)
+        for scored in scores:
             if json_:
                 values = asdict(scored) | {"perplexity": scored.perplexity}
                 values["tokens"] = values["tokens"] if tokens else len(scored.tokens)
@@ -62,7 +85,6 @@ def score(
                 typer.echo(f"\t{token.log_probability:.4f}\t{token.piece}")
 
 
-def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
-    lines = iter(lines)
+def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
     while chunk := list(islice(lines, _LINES)):
         yield chunk

@@ -125,7 +125,7 @@ def similar(
         if word is not None:
             text = f"{text[: one.start]}»{text[one.start : one.end]}«{text[one.end :]}"
         again = f"; {one.times:,} times" if one.times > 1 else ""
-        typer.echo(f"{one.score:.4f}  {' '.join(text.split())}  ({one.file}, {one.number + 1}{again})")
+        typer.echo(f"{one.score:.4f}  {' '.join(text.split())}  ({one.file}, {one.number}{again})")
 
 
 def _check(

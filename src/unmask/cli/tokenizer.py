@@ -67,7 +67,10 @@ def tokenizer(
     word: Annotated[
         list[str] | None, typer.Option(help="A word to show the pieces of; may be repeated.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write into a folder that is in use.")] = False,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Write into a folder that holds files; those of other names stay."),
+    ] = False,
     recipe: RecipeFile = None,
     set_: Changes = None,
     json_: Json = False,
@@ -89,17 +92,17 @@ def tokenizer(
     settings = load_recipe(recipe, changes(set_, **{f"tokenizer__{key}": v for key, v in own.items()}))
     show, words = progress(quiet), word or ()
     if out:
-        check_free(out, force)
+        check_free(out, overwrite)
     if report:
         loaded = Tokenizer.load(find_tokenizer(report), show)
-        result = measure_tokenizer(loaded, find_sources(texts), settings.text, words, show)
+        result = measure_tokenizer(loaded, find_sources(texts, out), settings.text, words, show)
         if out:
             result.save(out)
     elif not out:
         raise ConfigError("say where to write the tokenizer: -o DIR")
     else:
         base = (Tokenizer.load(find_tokenizer(extend), show), add) if extend else None
-        result = build_tokenizer(find_sources(texts), out, settings, base, words, show)
+        result = build_tokenizer(find_sources(texts, out), out, settings, base, words, show)
     if json_:
         from dataclasses import asdict
 

@@ -7,6 +7,7 @@ import multiprocessing
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from itertools import repeat
@@ -23,7 +24,7 @@ from unmask.data.packing import Documents, costs
 from unmask.data.plan import HIDE, Plan, Position, Units, Window, generator
 from unmask.data.shards import WORD_START, ranges
 from unmask.errors import ConfigError, UserError
-from unmask.processes import end_with_parent
+from unmask.processes import end_with_parent, signals_held
 
 Asked = TypeVar("Asked")
 Made = TypeVar("Made")
@@ -198,7 +199,7 @@ def _made(
     )
     others, found = multiprocessing.active_children(), None
     try:
-        with _signals_held():
+        with signals_held(signal.SIGINT, signal.SIGTERM):  # their parent may need one more batch
             found = iter(loader)
         yield _told(found, once)
     finally:  # an error's traceback may keep them alive, and Python would wait for them at its end
@@ -211,7 +212,7 @@ def _made(
 
 
 def _told(found: Iterator[Made | UserError], once: "_Once") -> Iterator[Made]:
-    for each in found:
+    for each in _received(found):
         if isinstance(each, UserError):
             raise each
         yield each
@@ -219,14 +220,12 @@ def _told(found: Iterator[Made | UserError], once: "_Once") -> Iterator[Made]:
         raise once.error
 
 
-@contextmanager
-def _signals_held() -> Iterator[None]:
-    """Workers that start here never hear of Ctrl-C and SIGTERM: their parent may need one more batch."""
-    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})  # they inherit it
+def _received(found: Iterator[Made | UserError]) -> Iterator[Made | UserError]:
+    """What others made; one that dies while it hands something over breaks the line, in one of two ways."""
     try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        yield from found
+    except (ConnectionError, EOFError) as error:
+        raise BrokenProcessPool("a process that makes batches died") from error
 
 
 class _Once:

@@ -34,7 +34,7 @@ from unmask.errors import ConfigError, CorpusError, InputError, OutputError
 from unmask.files import digest, disk_errors, write_json
 from unmask.processes import cores, folder_lock, ray_cluster, run_on_ray
 from unmask.progress import SILENT, Progress
-from unmask.text import Document, Source, State, TextColumns, passed_over, read_sources
+from unmask.text import NO_TEXT, Document, Source, State, TextColumns, read_sources, say_passed_over
 from unmask.tokenizer import Tokenizer
 
 WORK = ".work"
@@ -96,8 +96,7 @@ def prepare(
         if job.of > 1:
             return {"parts": len(list((work / "parts").glob("*.safetensors"))), "job": asdict(job)}
         parts, empty = parts_in_order(work / "parts", batches)
-        if empty:
-            progress.say(passed_over(empty))
+        say_passed_over(empty, sources, progress)
         manifest = _finish(out, tokenizer, recipe, plan, parts, progress)
         if left := _documents(manifest):
             _date(out / MANIFEST, batches)
@@ -106,9 +105,7 @@ def prepare(
         with suppress(OSError):
             out.rmdir()  # unless it holds other things
         reasons = ", ".join(f"{count} {reason}" for reason, count in manifest["dropped"].items())
-        raise InputError(
-            f"no documents are left to prepare (dropped: {reasons or 'none, the input is empty'})"
-        )
+        raise InputError(f"no documents are left to prepare (dropped: {reasons or NO_TEXT})")
     return manifest
 
 

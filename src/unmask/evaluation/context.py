@@ -13,7 +13,7 @@ from unmask.predict.predictor import Predictor
 from unmask.progress import SILENT, Progress
 from unmask.text import text_hash
 from unmask.text.sources import Source
-from unmask.text.tables import read_table
+from unmask.text.tables import nothing_in, read_table
 
 _LONGEST_LINE = 1 << 24
 AnyItem = TypeVar("AnyItem")
@@ -66,12 +66,12 @@ class Context:
 
 def rows(path: Path, *columns: str) -> Iterator[dict[str, Any]]:
     """The rows of a table, each with the columns asked for."""
-    found = False
-    for place, row in read_table(Source(path, path.name), _LONGEST_LINE):
+    source, found = Source(path, path.name), False
+    for place, row in read_table(source, _LONGEST_LINE):
         missing = [column for column in columns if column not in row]
         if missing:
             raise InputError(f"{place}: there is no column {missing[0]}, only {', '.join(row)}")
         found = True
         yield row
     if not found:
-        raise InputError(f"{path} is empty")
+        raise nothing_in(source, "row")

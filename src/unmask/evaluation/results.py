@@ -13,11 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from unmask.errors import InputError
+from unmask.errors import InputError, OutputError
 from unmask.evaluation.statistics import METRICS, Difference, Estimate, Floats, Ints, compare, estimate, ratio
 from unmask.files import write_atomic, write_json
+from unmask.predict.folders import model_name
+from unmask.target import CONFIG, check_place
 
 RESULTS = "results.json"
+ITEMS = ".items.jsonl"
 UNKNOWN_SHARE = "share of unknown tokens"
 """The detail by which scores on text are qualified."""
 SAMPLE = "sample"
@@ -96,7 +99,7 @@ def summarise(outcome: Outcome, seed: int = 0) -> tuple[dict[str, Estimate], dic
 def save(folder: Path, result: Result, items: Sequence[Item]) -> Result:
     """Write a suite's items, then its scores: where those are, the items are whole."""
     lines = "".join(json.dumps(_plain(item), ensure_ascii=False) + "\n" for item in items)
-    write_atomic(folder / f"{result.suite}.items.jsonl", lines)
+    write_atomic(folder / f"{result.suite}{ITEMS}", lines)
     write_json(folder / f"{result.suite}.json", _plain(asdict(result)))
     written = read(folder, result.suite)
     assert written is not None
@@ -125,7 +128,7 @@ def read(folder: Path, suite: str) -> Result | None:
 
 def read_items(folder: Path, suite: str) -> list[dict[str, Any]]:
     """The outcomes of a suite's items."""
-    path = folder / f"{suite}.items.jsonl"
+    path = folder / f"{suite}{ITEMS}"
     try:
         return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
     except FileNotFoundError:
@@ -134,11 +137,24 @@ def read_items(folder: Path, suite: str) -> list[dict[str, Any]]:
         raise InputError(f"{path} is damaged: remove {suite}.json too, and the suite is run again") from error
 
 
+def check_folder(out: Path) -> None:
+    """Refuse a folder of something else: its page would be written over, and it is not to hold our files."""
+    if out.exists() and not out.is_dir():
+        raise OutputError(f"{out} is a file: name a folder for the results")
+    check_place(out)
+    held = {path.name for path in out.glob("[!.]*")}
+    if CONFIG in held:
+        raise OutputError(f"{out} holds a model: name another folder for the results")
+    others = held - {RESULTS}
+    if others and not any(name.endswith(ITEMS) for name in others):
+        raise OutputError(f"{out} holds {min(others)} and no results: name another folder for them")
+
+
 def suites_in(folder: Path) -> list[str]:
     """The suites that a folder of results holds."""
     if not folder.is_dir():
         raise InputError(f"there is no folder of results at {folder}")
-    found = sorted(path.name.removesuffix(".items.jsonl") for path in folder.glob("*.items.jsonl"))
+    found = sorted(path.name.removesuffix(ITEMS) for path in folder.glob(f"*{ITEMS}"))
     if not found:
         raise InputError(f"{folder} holds no results: fill it with unmask evaluate … -o {folder}")
     return [name for name in found if (folder / f"{name}.json").is_file()]
@@ -151,6 +167,26 @@ def differences(first: Path, second: Path, suites: Sequence[str] = (), seed: int
     if not names:
         raise InputError(f"{first} and {second} have no suite in common: run the same ones for both")
     return {name: _compare_suite(first, second, name, seed) for name in names}
+
+
+def names_apart(first: Path, second: Path) -> tuple[str, str]:
+    """What to call two folders of results: by their models, else by what tells the folders apart."""
+    for one, other in (
+        (_model(first), _model(second)),
+        (first.resolve().name, second.resolve().name),
+        (str(first), str(second)),
+    ):
+        if one and other and one != other:
+            return one, other
+    return "first", "second"
+
+
+def _model(folder: Path) -> str:
+    """The name of the model that was scored; "" where a folder does not say it."""
+    try:
+        return model_name(Path(json.loads((folder / RESULTS).read_text("utf-8"))["model"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def _compare_suite(first: Path, second: Path, suite: str, seed: int) -> dict[str, Difference]:

@@ -24,8 +24,9 @@ from unmask.evaluation.suites import FinetuneSuite, Suite, data_folder, find_sui
 from unmask.evaluation.wic import wic
 from unmask.files import digest, file_digest, write_json
 from unmask.model.published import read_config
-from unmask.predict.folders import find_folder, is_bundled, model_fingerprint
+from unmask.predict.folders import find_folder, model_fingerprint
 from unmask.progress import SILENT, Progress
+from unmask.target import is_bundled
 
 KINDS: dict[str, Callable[[Context, Any], Outcome]] = {
     "mlm": mlm, "pairs": minimal_pairs, "bias": bias, "facts": facts, "wic": wic, "contrast": contrast,
@@ -52,6 +53,7 @@ def evaluate(
     asked = [suites] if isinstance(suites, str) else list(suites)
     found = find_suites(asked, data_folder(None if data is None else Path(data)))
     folder, out = find_folder(model), Path(out)
+    results.check_folder(out)
     inputs = {one.name: one.inputs() for one in found}  # what is missing is told before any work
     fingerprint = model_fingerprint(folder)
     _check(out, folder, fingerprint)
@@ -112,8 +114,6 @@ def _chosen(suite: Suite, folder: Path) -> list[str]:
 
 def _check(out: Path, folder: Path, fingerprint: str) -> None:
     """A folder of results belongs to one model, from the first suite that was finished there."""
-    if out.exists() and not out.is_dir():
-        raise OutputError(f"{out} is a file: name a folder for the results")
     path = out / RESULTS
     if not path.is_file():
         return

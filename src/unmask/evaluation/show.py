@@ -12,7 +12,6 @@ from unmask.files import write_atomic
 from unmask.report import Heading, Part, Table, write_page
 
 SCORES = ("suite", "measure", "score", "95 % interval", "items")
-DIFFERENCES = ("suite", "measure", "first", "second", "difference", "95 % interval", "p")
 _BEGIN = "<!-- scores by unmask evaluate: begin -->"
 _END = "<!-- scores by unmask evaluate: end -->"
 _ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \|.*\|$")
@@ -46,9 +45,9 @@ def _notes(details: Mapping[str, Any]) -> Iterator[str]:
         yield f"{task} is left out: {reason}"
 
 
-def difference_rows(found: Differences) -> list[tuple[str, ...]]:
-    """One row per suite and measure of two models."""
-    return [
+def difference_table(found: Differences, names: tuple[str, str]) -> list[tuple[str, ...]]:
+    """The names of the columns, then one row per suite and measure of two models."""
+    rows = [
         (
             suite, name, number(one.first), number(one.second), number(one.value, sign=True), interval(one),
             f"{one.p:.4f}" if one.p >= 0.0001 else "< 0.0001",
@@ -56,6 +55,7 @@ def difference_rows(found: Differences) -> list[tuple[str, ...]]:
         for suite, measures in found.items()
         for name, one in measures.items()
     ]  # fmt: skip
+    return [("suite", "measure", *names, "difference", "95 % interval", "p"), *rows]
 
 
 def count(many: int, name: str) -> str:

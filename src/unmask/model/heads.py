@@ -148,4 +148,6 @@ def build_head(name: str, config: ModelConfig) -> nn.Module:
     raise ModelError(f"there is no head {name}; those we have: {', '.join(HEADS)}")
 
 
-HEADS = ("mlm", "span", "pooler", "nsp", "sop", "classify", "tag", "answer")
+TASK_HEADS = ("classify", "tag", "answer")
+"""Those of tasks; a model with several answers with the first."""
+HEADS = ("mlm", "span", "pooler", "nsp", "sop", *TASK_HEADS)

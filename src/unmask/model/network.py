@@ -12,7 +12,7 @@ from torch import Generator, Tensor, nn
 from unmask.config import ModelConfig
 from unmask.errors import ModelError
 from unmask.model.encoder import Encoder
-from unmask.model.heads import HEADS, build_head
+from unmask.model.heads import HEADS, TASK_HEADS, build_head
 
 Result = TypeVar("Result")
 
@@ -33,6 +33,11 @@ class Model(nn.Module):
     def forward(self, use: Callable[..., Result], *given: Any) -> Result:
         """`use(self, *given)`; around it weights that several processes hold in parts are put together."""
         return use(self, *given)
+
+    @property
+    def task(self) -> str | None:
+        """The head of the task that it was fine-tuned for, if it was."""
+        return next((head for head in TASK_HEADS if head in self.heads), None)
 
     def mlm(self, hidden: Tensor) -> Tensor:
         """Scores over the vocabulary (M, V) for the rows given; give only those that are asked for."""

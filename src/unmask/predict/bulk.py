@@ -20,7 +20,7 @@ import torch
 
 from unmask.data.prepare import SHARES_PER_CORE, Job
 from unmask.errors import ConfigError, InputError, OutputError
-from unmask.files import disk_errors, write_json
+from unmask.files import check_new, disk_errors, write_json
 from unmask.predict.lines import chosen_column, one_source
 from unmask.predict.loading import load
 from unmask.predict.parts import EmbedSettings, Part, differing, make_parts
@@ -126,8 +126,8 @@ def checked(out: Path, settings: EmbedSettings, fit: Method | None) -> EmbedSett
             f"{out}: texts have unlike numbers of {settings.level}s, which .npy cannot hold;"
             " write .parquet or .safetensors"
         )
-    if out.exists() and not _work_folder(out).exists():
-        raise OutputError(f"{out} is there already: name another file, or remove it")
+    if not _work_folder(out).exists():
+        check_new(out)
     return settings
 
 

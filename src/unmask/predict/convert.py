@@ -8,22 +8,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unmask.checkpoint import CONFIG, inside, load_model, own_facts, read_values, save_model
-from unmask.errors import ModelError, OutputError
+from unmask.checkpoint import ONNX_FILE, inside, load_model, own_facts, read_values, write_model
+from unmask.errors import ModelError
 from unmask.files import disk_errors, write_json
 from unmask.model.network import Model
 from unmask.model.weights import LoadReport
 from unmask.predict.batching import Pack, pack
 from unmask.predict.export import exported_head, write_onnx
 from unmask.predict.folders import check_conversion
-from unmask.predict.onnx import ONNX_FILE, OnnxEncoder
+from unmask.predict.onnx import OnnxEncoder
 from unmask.predict.predictor import pool_rows
 from unmask.progress import SILENT, Progress
+from unmask.target import CONFIG, whole_folder
 from unmask.tokenizer import Tokenizer
 
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 _SIDE_FILES = (
     "README.md",
+    "report.html",
     "modules.json",
     "sentence_bert_config.json",
     "config_sentence_transformers.json",
@@ -59,49 +61,47 @@ def convert(
     int8: bool = False,
     allow_pickle: bool = False,
     progress: Progress = SILENT,
+    *,
+    overwrite: bool = False,
 ) -> tuple[Conversion, LoadReport]:
     """Write a model folder as safetensors or ONNX, and compare.
 
-    `to` is hf (float32), bfloat16 (half the size, the same layout) or onnx (in eight bits if asked).
+    `to` is hf (float32), bfloat16 (half the size, the same layout) or onnx (in eight bits if asked). A model
+    that `target` holds already is replaced at the end, if `overwrite` says so and the copy was found right.
     """
-    folder, target = check_conversion(source, target, to, int8), Path(target)
+    folder, target = check_conversion(source, target, to, int8, overwrite), Path(target)
     model, report = load_model(folder, allow_pickle=allow_pickle)
     has_tokenizer = any(next(folder.glob(pattern), None) for pattern in _TOKENIZER_FILES)
     tokenizer = Tokenizer.load(folder, progress) if has_tokenizer else None
     progress.say(f"{folder} -> {target} ({to}{', int8' if int8 else ''})")
-    if to != "onnx":
-        dtype = torch.bfloat16 if to == "bfloat16" else torch.float32
-        save_model(model, target, tokenizer, facts=own_facts(read_values(folder)), dtype=dtype)
-        _copy(folder, target)
-        written: Model | OnnxEncoder = load_model(target)[0]
-    else:
-        with progress.stage("exporting"):
-            _write_onnx_folder(folder, target, model, tokenizer, int8)
-        written = OnnxEncoder(target / ONNX_FILE)
-    made = Conversion(str(target), to, *compare(model, written), has_tokenizer)
-    scores = made.scores or 0.0
-    exact = not int8 and to != "bfloat16"
-    if exact and (made.difference > _TOLERANCE or scores > _SCORES_TOLERANCE):
-        raise ModelError(
-            f"{target}: its vectors are off by {made.difference:.2g} and its scores by {scores:.2g}; "
-            "do not use it, and report a fault"
-        )
+    with whole_folder(target, overwrite) as unfinished:
+        _copy(folder, unfinished)
+        written: Model | OnnxEncoder
+        if to != "onnx":
+            dtype = torch.bfloat16 if to == "bfloat16" else torch.float32
+            write_model(model, unfinished, tokenizer, own_facts(read_values(folder)), dtype)
+            written = load_model(unfinished)[0]
+        else:
+            with progress.stage("exporting"):
+                write_json(unfinished / CONFIG, read_values(folder))
+                if tokenizer is not None:
+                    tokenizer.save(unfinished)
+                write_onnx(model, unfinished / ONNX_FILE, int8)
+            written = OnnxEncoder(unfinished / ONNX_FILE)
+        made = Conversion(str(target), to, *compare(model, written), has_tokenizer)
+        if not int8 and to != "bfloat16":
+            _check_exact(made)
     return made, report
 
 
-def _write_onnx_folder(
-    folder: Path, target: Path, model: Model, tokenizer: Tokenizer | None, int8: bool
-) -> None:
-    if target.is_dir() and any(target.iterdir()) and not (target / ONNX_FILE).exists():
-        raise OutputError(f"{target} holds other files and no ONNX model; choose another folder")
-    with disk_errors(target):
-        target.mkdir(parents=True, exist_ok=True)
-        (target / ONNX_FILE).unlink(missing_ok=True)
-    write_json(target / CONFIG, read_values(folder))
-    if tokenizer is not None:
-        tokenizer.save(target)
-    _copy(folder, target)
-    write_onnx(model, target / ONNX_FILE, int8)
+def _check_exact(made: Conversion) -> None:
+    """Refuse a copy that is not what it was made from."""
+    scores = made.scores or 0.0
+    if made.difference > _TOLERANCE or scores > _SCORES_TOLERANCE:
+        raise ModelError(
+            f"the copy's vectors are off by {made.difference:.2g} and its scores by {scores:.2g}, so "
+            f"{made.folder} is left as it was: report a fault"
+        )
 
 
 def _copy(folder: Path, target: Path) -> None:

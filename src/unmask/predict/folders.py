@@ -5,14 +5,15 @@ import os
 import re
 from pathlib import Path
 
-from unmask.errors import ConfigError, ModelError, OutputError
+from unmask.errors import ConfigError, ModelError
 from unmask.files import digest, file_digest
+from unmask.target import CONFIG, WEIGHTS, bundled, check_target
 
-CONFIG = "config.json"
 FORMS = ("hf", "bfloat16", "onnx")
-BUNDLED = Path(__file__).parents[1] / "models"
-"""Models that come with the package, each in a folder of its name."""
-_IDENTITY = (CONFIG, "tokenizer.json", "vocab.*", "model*.safetensors", "pytorch_model*.bin", "*.onnx")
+_CARD = 1 << 14  # characters of a card that its header lies in
+_HEADER = re.compile(r"---\n(.*?)\n---\n", re.DOTALL)
+_LANGUAGES = re.compile(r"^language: *([\w-]*)((?:\n- *[\w-]+)*)$", re.MULTILINE)
+_IDENTITY = (CONFIG, "tokenizer.json", "vocab.*", *WEIGHTS)
 
 
 def find_folder(name: str | Path) -> Path:
@@ -41,12 +42,27 @@ def find_tokenizer(name: str | Path) -> Path:
 
 def bundled_names() -> list[str]:
     """The names of the models that come with the package."""
-    return sorted(path.parent.name for path in BUNDLED.glob(f"*/{CONFIG}"))
+    return list(bundled())
 
 
-def is_bundled(folder: Path) -> bool:
-    """Whether a folder belongs to the package, and is not to be written to."""
-    return folder.resolve().parent == BUNDLED.resolve()
+def model_name(folder: Path) -> str:
+    """What to call a model: its folder's name; of `run/model` the run's, in a cache the published one."""
+    above = folder.parent
+    if above.name == "snapshots":
+        return above.parent.name.rpartition("--")[2]
+    return above.name if folder.name == "model" and above.name not in ("", "..") else folder.name
+
+
+def card_language(folder: Path) -> str | None:
+    """The language that a model's card names, if it is one alone."""
+    try:
+        with (folder / "README.md").open(encoding="utf-8", errors="replace") as file:
+            head = _HEADER.match(file.read(_CARD))
+    except OSError:
+        return None
+    found = _LANGUAGES.search(head[1]) if head else None
+    names = [name for name in (found[1], *re.split(r"\n- *", found[2])) if name] if found else []
+    return names[0] if len(names) == 1 else None
 
 
 def model_fingerprint(folder: Path) -> str:
@@ -63,7 +79,7 @@ def cache_folder() -> Path:
     return Path(home).expanduser() / "hub"
 
 
-def check_conversion(source: str | Path, target: str | Path, to: str, int8: bool) -> Path:
+def check_conversion(source: str | Path, target: str | Path, to: str, int8: bool, overwrite: bool) -> Path:
     """The folder to convert, if it can be written to `target` in that form."""
     folder = find_folder(source)
     if to not in FORMS:
@@ -72,8 +88,7 @@ def check_conversion(source: str | Path, target: str | Path, to: str, int8: bool
         raise ConfigError(
             "int8 goes with --to onnx; in Python, load(folder, dtype='int8') needs no conversion"
         )
-    if Path(target).resolve() == folder.resolve():
-        raise OutputError(f"{target} is the folder to convert: name another one to write to")
+    check_target(Path(target), overwrite, [folder])
     return folder
 
 
@@ -86,7 +101,7 @@ def _bundled_hint(name: str) -> str:
 
 def _known(name: str) -> Path | None:
     """The folder of a bundled model, else of a stored one."""
-    return BUNDLED / name if name in bundled_names() else _cached(name)
+    return bundled().get(name) or _cached(name)
 
 
 def _cached(name: str) -> Path | None:

@@ -4,20 +4,23 @@ import re
 from pathlib import Path
 from typing import Any
 
-from unmask.checkpoint import WEIGHTS, load_model, read_values
+from unmask.checkpoint import ONNX_FILE, WEIGHTS, load_model, own_facts, read_values, stored_types
 from unmask.config import ModelConfig
+from unmask.model.network import Model
 from unmask.model.published import read_config
 from unmask.predict.folders import find_folder
-from unmask.predict.onnx import ONNX_FILE
+
+_TASKS = {"classify": "classify texts", "tag": "tag words", "answer": "answer questions"}
+_VECTORS = "make vectors"
 
 
 def describe(name: str | Path) -> dict[str, Any]:
-    """Family, sizes, parameters by part, vocabulary, positions, licence, heads."""
+    """Family, sizes, parameters by part, vocabulary, positions, licence, weights, heads, what it can do."""
     folder = find_folder(name)
     if (folder / ONNX_FILE).exists() and not (folder / WEIGHTS).exists():
-        size = (folder / ONNX_FILE).stat().st_size
-        form = f"ONNX, {size / 1e6:,.1f} MB: vectors only; the folder it was made from does the rest"
-        return {"folder": str(folder), "form": form} | _settings(folder, read_config(read_values(folder)))
+        form = "ONNX: vectors only; the folder it was made from does the rest"
+        settings = _settings(folder, read_config(read_values(folder)))
+        return {"folder": str(folder), "form": form} | settings | {"bytes": _bytes(folder), "can": [_VECTORS]}
     model, report = load_model(folder)
     config = model.config
     blocks = sum(p.numel() for p in model.encoder.blocks.parameters())
@@ -26,7 +29,10 @@ def describe(name: str | Path) -> dict[str, Any]:
     total = sum(p.numel() for p in model.parameters())
     facts: dict[str, Any] = {"folder": str(folder)} | _settings(folder, config)
     facts["parameters"] = {"total": total, "embeddings": embeddings, "blocks": blocks, "heads": heads}
+    facts["weights"] = ", ".join(stored_types(folder))
+    facts["bytes"] = _bytes(folder)
     facts["heads"] = list(model.heads)
+    facts["can"] = _abilities(model, own_facts(read_values(folder)).get("hybrid") is True)
     if config.labels:
         facts["labels"] = list(config.labels)
     if report:
@@ -45,6 +51,21 @@ def _settings(folder: Path, config: ModelConfig) -> dict[str, Any]:
         "positions": config.positions,
         "licence": licence(folder) or "not stated",
     }
+
+
+def _bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _abilities(model: Model, hybrid: bool) -> list[str]:
+    """What the model that `load` gives can do."""
+    if model.task:
+        return ["rate texts" if model.config.problem == "regression" else _TASKS[model.task], _VECTORS]
+    if "mlm" not in model.heads:
+        return [_VECTORS]
+    fills = [] if model.config.causal else ["fill masks"]
+    generates = ["generate"] if model.config.causal or hybrid else []
+    return [*fills, *generates, "score texts", _VECTORS]
 
 
 def licence(folder: Path) -> str | None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from unmask.errors import InputError
@@ -18,9 +19,10 @@ _OPTION = "--column NAME"
 _HALF = re.compile("[\ud800-\udfff]")
 
 
-def one_source(file: str) -> Source:
+def one_source(file: str, out: Path | None = None) -> Source:
     """The file meant; it can be read again, so that interrupted work goes on."""
-    sources = find_sources([file])
+    is_text = out is not None and split_suffix(out)[0]
+    sources = find_sources([file], out if is_text else None)
     if len(sources) > 1:
         raise InputError(f"{file} means {len(sources)} files: name one")
     if sources[0].path is None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from unmask.checkpoint import WEIGHTS, inside, load_model, read_values
+from unmask.checkpoint import ONNX_FILE, WEIGHTS, inside, load_model, own_facts, read_values
 from unmask.errors import ConfigError, ModelError
 from unmask.model.published import read_config
 from unmask.model.weights import LoadReport
@@ -13,7 +13,7 @@ from unmask.predict.classify import Classifier
 from unmask.predict.folders import find_folder
 from unmask.predict.masked import MaskedLM
 from unmask.predict.memory import keep_freed_memory
-from unmask.predict.onnx import ONNX_FILE, OnnxModel
+from unmask.predict.onnx import OnnxModel
 from unmask.predict.predictor import Predictor
 from unmask.predict.quantise import quantise
 from unmask.predict.sentence import read_sentence_settings
@@ -57,7 +57,7 @@ def load(
         if dtype == "int8":
             quantise(model.encoder)
         model.to(place)
-        kind = next((task for head, task in _TASKS.items() if head in model.heads), MaskedLM)
+        kind = _TASKS[model.task] if model.task else MaskedLM
     if not isinstance(tokenizer, Tokenizer):
         tokenizer = Tokenizer.load(folder if tokenizer is None else tokenizer)
     if tokenizer.vocab_size > model.config.vocab_size:
@@ -70,6 +70,8 @@ def load(
         made: Predictor = kind(model, tokenizer, report, sentence, read_task_settings(read_values(folder)))
     else:
         made = kind(model, tokenizer, report, sentence)
+    if isinstance(made, MaskedLM):
+        made.hybrid = own_facts(read_values(folder)).get("hybrid") is True
     made.folder = folder
     return made
 

@@ -27,6 +27,9 @@ _LOGITS = 1 << 25
 class MaskedLM(Predictor):
     """Fills masks, scores texts and makes vectors; a causal model generates instead of filling."""
 
+    hybrid = False
+    """Some of its training was causal: it fills masks, and generates too."""
+
     def fill(
         self,
         text: str,
@@ -88,7 +91,7 @@ class MaskedLM(Predictor):
         seed: int | None = None,
     ) -> Generated:
         """Go on from a prompt, token by token; temperature 0 always takes the likeliest one."""
-        if not self.config.causal:
+        if not self.config.causal and not self.hybrid:
             raise ModelError("this model is not causal: it fills masks (fill), it does not generate")
         sampling = Sampling(temperature, top_k, top_p)
         generator = torch.Generator()
@@ -100,7 +103,7 @@ class MaskedLM(Predictor):
         start, finished = len(ids), False
         room = min(start + max_tokens, self.inputs.limit)
         while len(ids) < room and not finished:
-            hidden = self._encode(self._pack([np.array(ids)]))
+            hidden = self._encode(self._pack([np.array(ids)]), causal=True)
             # The model's table may be rounded up: only what the tokenizer knows is drawn.
             logits = self._logits(hidden[-1:])[0, : self.tokenizer.vocab_size]
             token = sample(logits, sampling, generator)

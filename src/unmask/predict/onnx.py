@@ -13,8 +13,6 @@ from torch import Tensor
 from unmask.config import ModelConfig
 from unmask.errors import ModelError
 
-ONNX_FILE = "model.onnx"
-
 
 class OnnxEncoder:
     """Packed token ids to one vector per token, as `Encoder` does it; on the CPU."""

@@ -28,6 +28,7 @@ from unmask.predict.sentence import Pool
 from unmask.predict.standardise import Standardiser
 from unmask.progress import Stage
 from unmask.text.sources import Source
+from unmask.text.tables import nothing_in
 
 CHUNK_TEXTS = 2048
 CHUNK_CHARS = 1 << 19
@@ -212,7 +213,7 @@ def make_parts(
         stage.advance(size)
         stage.note(f"{done:,} texts")
     if not paths:
-        raise InputError(f"{source} is empty: there is no text in it")
+        raise nothing_in(source, "text")
     return paths, alone
 
 

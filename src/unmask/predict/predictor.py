@@ -250,10 +250,10 @@ class Predictor:
         return pack(sequences, self.device, segments if self.config.segments > 1 else None)
 
     @torch.inference_mode()
-    def _encode(self, packed: Pack, rows: Tensor | None = None) -> Tensor:
+    def _encode(self, packed: Pack, rows: Tensor | None = None, causal: bool | None = None) -> Tensor:
         """The last layer's hidden states (T, D), or only some rows of them."""
-        if rows is not None and isinstance(self.model, Model):
-            read: Tensor = self.model.encoder(*packed.inputs, rows=rows)
+        if isinstance(self.model, Model):
+            read: Tensor = self.model.encoder(*packed.inputs, causal=causal, rows=rows)
             return read
         hidden: Tensor = self.model.encoder(*packed.inputs)
         return hidden if rows is None else hidden[rows]

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from unmask.checkpoint import CONFIG, inside, read_json
+from unmask.checkpoint import inside, read_json
 from unmask.errors import ModelError
 from unmask.files import write_json
+from unmask.target import CONFIG
 
 Pool = Literal["mean", "cls", "max", "first"]
 _OLD_NAMES = {

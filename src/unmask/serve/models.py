@@ -9,6 +9,7 @@ import numpy as np
 from unmask.errors import ConfigError, ModelError
 from unmask.model.network import Model
 from unmask.predict import Answerer, Classifier, MaskedLM, Tagger, load
+from unmask.predict.folders import card_language
 from unmask.predict.onnx import OnnxModel
 from unmask.predict.predictor import Level, Predictor
 from unmask.predict.standardise import Standardiser
@@ -45,7 +46,7 @@ class Served:
 
     def facts(self) -> dict[str, Any]:
         """What a client may want to know before it asks."""
-        config = self.predictor.config
+        config, folder = self.predictor.config, self.predictor.folder
         return {
             "name": self.name,
             "task": self.task,
@@ -61,6 +62,7 @@ class Served:
             "pairs": self.pairs,
             "onnx": self.onnx,
             "standardised": self.standardised,
+            "language": folder and card_language(folder),
         }
 
     @property

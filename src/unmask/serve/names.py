@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from unmask.errors import ConfigError
-from unmask.predict.folders import find_folder
+from unmask.predict.folders import find_folder, model_name
 from unmask.predict.standardise import Standardiser
 
 
@@ -15,8 +15,7 @@ def named_folders(folders: Sequence[str]) -> dict[str, str]:
     for given in folders:
         name, equals, folder = given.partition("=")
         if not equals or Path(given).exists():
-            path = Path(given).resolve()
-            name, folder = (path.parent.name if path.name == "model" else path.name), given
+            name, folder = model_name(Path(given).resolve()), given
         if not re.fullmatch(r"[\w.-]+", name):
             raise ConfigError(
                 f"{name!r} is no name for a model: say name=FOLDER, with letters, digits, _ . -"

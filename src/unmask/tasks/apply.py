@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from unmask.errors import InputError, ModelError, OutputError
-from unmask.files import atomic_path
+from unmask.files import atomic_path, check_new
 from unmask.predict.answer import Answerer
 from unmask.predict.classify import Classifier
 from unmask.predict.onnx import OnnxModel
@@ -16,12 +16,16 @@ from unmask.predict.predictor import Predictor
 from unmask.predict.tag import Tagger
 from unmask.progress import SILENT, Progress
 from unmask.tasks.columns import USUAL, Columns, TextTask, resolve, text_example
-from unmask.tasks.conll import DOCUMENT, PREFIXED, split_line
+from unmask.tasks.conll import DOCUMENT, PREFIXED, UNTAGGED, split_line
 from unmask.tasks.examples import TaggedExample, TextExample, second_texts
 from unmask.tasks.read import (
     TABLES,
+    TAGGED_TABLES,
+    TAGS,
     WORDS,
+    check_tags,
     file_form,
+    list_of,
     open_source,
     rows_of,
     say_columns,
@@ -30,13 +34,14 @@ from unmask.tasks.read import (
 )
 from unmask.tasks.squad import read_row
 from unmask.text.columns import taken
+from unmask.text.sources import Source
 from unmask.text.stream import numbered_lines
+from unmask.text.tables import LIMIT, nothing_in
 
 Row = dict[str, Any]
 _ROWS = 1024
-_LIMIT = 1 << 27
 _PEEK = 100  # lines by which CoNLL is known from plain text
-_OUTPUTS = (".jsonl", ".csv", ".tsv")
+_OUTPUTS = (".jsonl", ".csv", ".tsv", ".conll")
 
 
 def predict_file(
@@ -44,20 +49,19 @@ def predict_file(
 ) -> int:
     """Write each row of a file with what the model says of it; the number of rows."""
     if out.suffix not in _OUTPUTS:
-        raise OutputError(f"{out}: predictions are written as {' '.join(_OUTPUTS)}")
-    if out.exists():
-        raise OutputError(f"{out} is there already: name another file, or remove it")
+        raise OutputError(f"{out}: predictions are written as {' '.join(_OUTPUTS)} (for tags of words)")
+    check_new(out)
     predicted = predictions(model, path, columns, progress)
     first = next(predicted, None)  # what cannot be read is told before anything is written
     if first is None:
-        raise InputError(f"{path} is empty: there is no row in it")
+        raise nothing_in(Source(path, path.name), "row")
     count = 0
     with (
         progress.stage("predicting", None, "rows") as stage,
         atomic_path(out) as temporary,
         temporary.open("w", encoding="utf-8", newline="") as file,
     ):
-        write = _json_writer(file) if out.suffix == ".jsonl" else _csv_writer(file, out.suffix, first)
+        write = _writer(file, out, first)
         for row in _chain(first, predicted):
             write(row)
             count += 1
@@ -120,29 +124,60 @@ def _word_rows(
         for text in _lines(path):
             yield {"text": text}, text
     elif form in TABLES and not tabular:
-        source, form = open_source("classify", path)
-        told = {columns}
-        for place, row in rows_of(source, form, columns):
-            words = next((row[key] for key in WORDS if isinstance(row.get(key), list)), None)
-            if words is not None and columns.text is None:
-                yield row, tuple(map(str, words))
-                continue
-            chosen = resolve(tuple(row), "classify", columns, place, labelled=False)
-            if chosen not in told:
-                told.add(chosen)
-                progress.say(taken(str(path), str(chosen.text)))
-            yield row, text_example(row, "classify", chosen, place).text
+        yield from _table_rows(path, columns, progress)
     else:
-        for example in stream_examples("tag", path, columns, labelled=False):
-            assert isinstance(example, TaggedExample)
-            yield {"words": list(example.words)}, example.words
+        yield from _conll_rows(path)
+
+
+def _table_rows(
+    path: Path, columns: Columns, progress: Progress
+) -> Iterator[tuple[Row, str | tuple[str, ...]]]:
+    """Rows with a text or with a list of words; if any has tags, all that have words do."""
+    source, form = open_source("classify", path)
+    told = {columns}
+    rows = rows_of(source, form, columns) if form in TAGGED_TABLES else ()
+    tagged = next((name for _, row in rows if list_of(row, WORDS) and (name := _tags_column(row))), None)
+    for place, row in rows_of(source, form, columns):
+        words = list_of(row, WORDS)
+        if words is not None and columns.text is None:
+            if own := _tags_column(row):
+                check_tags(words, row[own], place)
+            elif tagged:
+                row = row | {tagged: [UNTAGGED] * len(words)}
+            yield row, tuple(map(str, words))
+            continue
+        chosen = resolve(tuple(row), "classify", columns, place, labelled=False)
+        if chosen not in told:
+            told.add(chosen)
+            progress.say(taken(str(path), str(chosen.text)))
+        yield row, text_example(row, "classify", chosen, place).text
+
+
+def _tags_column(row: Row) -> str | None:
+    """The column that holds the tags of a row's words, if there are any."""
+    return next((name for name in TAGS if isinstance(row.get(name), list) and row[name]), None)
+
+
+def _conll_rows(path: Path) -> Iterator[tuple[Row, tuple[str, ...]]]:
+    """Words; if any word of the file has a tag, tags for all."""
+    tagged = any(tag != UNTAGGED for example in _tagged_examples(path) for tag in example.tags)
+    for example in _tagged_examples(path):
+        tags = {"tags": list(example.tags)} if tagged else {}
+        yield {"words": list(example.words)} | tags, example.words
+
+
+def _tagged_examples(path: Path) -> Iterator[TaggedExample]:
+    for example in stream_examples("tag", path, labelled=False):
+        assert isinstance(example, TaggedExample)
+        yield example
 
 
 def _has_tags(path: Path, labels: Sequence[str]) -> bool:
     """Whether a text file is CoNLL: lines of as many columns each, the last of which is a tag."""
     tags = {"O", *labels, *(label[2:] for label in labels if PREFIXED.match(label))}
-    rows = [row for row in map(split_line, islice(_lines(path), _PEEK)) if row[0] != DOCUMENT]
-    return (
+    lines = list(map(split_line, islice(_lines(path), _PEEK)))
+    rows = [row for row in lines if row[0] != DOCUMENT]
+    return bool(lines and not rows) or (
         len(rows) > 1
         and len({len(row) for row in rows}) == 1
         and all(len(row) > 1 and (row[-1].strip() in tags or PREFIXED.match(row[-1])) for row in rows)
@@ -163,7 +198,7 @@ def _question_rows(path: Path) -> Iterator[tuple[Row, tuple[str, str]]]:
 
 def _lines(path: Path) -> Iterator[str]:
     source, _ = open_source("tag", path)
-    return (line for _, line in numbered_lines(source, _LIMIT) if line.strip())
+    return (line for _, line in numbered_lines(source, LIMIT) if line.strip())
 
 
 def _classified(model: Classifier, given: list[TextExample]) -> Iterator[Row]:
@@ -209,6 +244,12 @@ def _chain(first: Row, rest: Iterator[Row]) -> Iterator[Row]:
     yield from rest
 
 
+def _writer(file: IO[str], out: Path, first: Row) -> Callable[[Row], object]:
+    if out.suffix == ".jsonl":
+        return _json_writer(file)
+    return _conll_writer(file, out) if out.suffix == ".conll" else _csv_writer(file, out.suffix, first)
+
+
 def _json_writer(file: IO[str]) -> Callable[[Row], object]:
     return lambda row: file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
 
@@ -219,6 +260,26 @@ def _csv_writer(file: IO[str], form: str, first: Row) -> Callable[[Row], object]
     )
     writer.writeheader()
     return lambda row: writer.writerow(_flat(row))
+
+
+def _conll_writer(file: IO[str], out: Path) -> Callable[[Row], object]:
+    """A word a line, its tag if it has one, then the predicted one, as conlleval and our reader take it.
+
+    Spaces stand between them; in a sentence with a space inside a word tabs do.
+    """
+
+    def write(row: Row) -> None:
+        words, tags, predicted = list_of(row, WORDS), _tags_column(row), row.get("predicted")
+        if words is None or not isinstance(predicted, list):
+            raise OutputError(f"{out}: .conll is for tags of words, not of texts: write .jsonl, .csv or .tsv")
+        columns = [words, *([row[tags]] if tags else []), predicted]
+        lines = [[str(cell) for cell in line] for line in zip(*columns, strict=True)]
+        spaced = any(cell.split() != [cell] for line in lines for cell in line)
+        for line in lines:
+            file.write(("\t" if spaced else " ").join(" ".join(cell.split()) for cell in line) + "\n")
+        file.write("\n")
+
+    return write
 
 
 def _flat(row: Mapping[str, Any]) -> Row:

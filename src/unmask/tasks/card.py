@@ -30,8 +30,9 @@ def task_card(made: Material, result: FinetuneResult) -> str:
     rows = {
         "task": result.task + (f" ({', '.join(labels[:30])})" if labels and result.task != "regress" else ""),
         "begun from": made.folder.resolve().name,
-        "training": f"{result.train_examples:,} examples{data}, {result.epochs} epochs, {learnt}",
-        "settings": f"lr {settings.lr:g}, batch {settings.batch}, length {made.task.length}",
+        "training": f"{result.train_examples:,} examples{data}, {result.passes}, {learnt}",
+        "weights": f"{result.kept}, the best by {result.metric}",
+        "settings": f"lr {result.lr:g}, batch {settings.batch}, length {made.task.length}",
     }
     if result.mean is not None:
         rows["seeds"] = (
@@ -50,6 +51,8 @@ def task_card(made: Material, result: FinetuneResult) -> str:
         scores.append(
             f"| {name} | {value:.4f} | {result.baseline.scores[name]:.4f} | {result.meanings[name]} |"
         )
+    unseen = f"{result.valid_examples:,} examples that it was not trained on, but"
+    judges = f"{result.judges} and" if result.valid_in_train else unseen
     return "\n".join(
         [
             "---",
@@ -60,7 +63,7 @@ def task_card(made: Material, result: FinetuneResult) -> str:
             "",
             *(f"- {name}: {value}" for name, value in rows.items()),
             "",
-            f"On {result.valid_examples:,} examples that it was not trained on, but chosen by:",
+            f"On {judges} chosen by:",
             "",
             *scores,
             "",
@@ -88,12 +91,15 @@ def sentence_card(
     rows = [
         f"- begun from: {begun.resolve().name}",
         f"- training: {learnt}",
-        f"- settings: lr {settings.lr:g}, batch {settings.batch}, temperature {settings.temperature:g}",
+        *([f"- weights: epoch {result['kept_epoch']}, the best by spearman"] if result["kept_epoch"] else []),
+        f"- settings: lr {result['lr']:g}, batch {settings.batch}, temperature {settings.temperature:g}",
         f"- vectors: {sentence['pool']} over the tokens, normalised",
         f"- longest text: {sentence['max_length']} tokens, the rest is cut off",
     ]
     if result["before"] and result["after"]:
-        pairs = f"{result['valid_examples']:,} pairs that it was not trained on, but chosen by"
+        known = f", {result['valid_in_train']:,} of which it was trained on, and"
+        known = known if result["valid_in_train"] else " that it was not trained on, but"
+        pairs = f"{result['valid_examples']:,} pairs{known} chosen by"
         rows += ["", f"Correlation of cosines with the scores of {pairs}:", "", "| | before | after |"]
         rows.append("| --- | --- | --- |")
         for name, value in result["before"].items():

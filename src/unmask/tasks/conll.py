@@ -13,25 +13,31 @@ DOCUMENT = "-DOCSTART-"
 """The word that stands where a document begins."""
 _LANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z-]{2,9})?|simple):(?!//)")
 _SENTENCES = 20  # of which every word must name the language, so that `re:` or `ftp:` is none
+UNTAGGED = "_"
+"""What CoNLL-U writes where there is nothing."""
 PREFIXED = re.compile(r"[BIESLU]-.")
 """A tag of an entity, with its place in it."""
 
 
 def read_conll(source: Source, labelled: bool = True) -> Iterator[TaggedExample]:
-    """Sentences between blank lines: the word is the first column, its tag the last, as it stands."""
+    """Sentences between blank lines: the word is the first column, its tag the last, as it stands.
+
+    Where no labels are asked for, a word without one has the tag `_`.
+    """
     sentences = _sentences(source)
     first = list(islice(sentences, _SENTENCES))
     prefix = _common_prefix([row[0] for rows in first for _, row in rows])
     for rows in chain(first, sentences):
-        for number, row in rows:
-            if labelled and (len(row) < 2 or not row[-1].strip()):
-                raise InputError(
-                    f"{source}, line {number}: {row[0][:40]!r} has no tag: write a word and its tag on each"
-                    " line, and a blank line between sentences"
-                )
+        tags = [row[-1].strip() if len(row) > 1 else "" for _, row in rows]
+        bare = next((row for row, tag in zip(rows, tags, strict=True) if not tag), None)
+        if labelled and bare:
+            raise InputError(
+                f"{source}, line {bare[0]}: {bare[1][0][:40]!r} has no tag: write a word and its tag on each"
+                " line, and a blank line between sentences"
+            )
         yield TaggedExample(
             tuple(row[0].removeprefix(prefix) for _, row in rows),
-            tuple(row[-1].strip() for _, row in rows) if labelled else (),
+            tuple(tag or UNTAGGED for tag in tags),
             f"{source}, line {rows[0][0]}",
         )
 

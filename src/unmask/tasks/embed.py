@@ -3,6 +3,7 @@
 `unmask finetune embed`. The folder opens in sentence-transformers, with the same vectors.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,16 +24,18 @@ from unmask.predict.sentence import SentenceSettings, read_sentence_settings, wr
 from unmask.progress import SILENT, Progress
 from unmask.report import Cell, Part, Table, write_page
 from unmask.runs import Metrics
+from unmask.target import check_target
 from unmask.tasks import metrics
 from unmask.tasks.batches import Item, TaskFeed
 from unmask.tasks.card import sentence_card
 from unmask.tasks.columns import USUAL, Columns, resolve, text_example
 from unmask.tasks.contrast import Contrast, ContrastLoss, contrast_items, contrast_of
-from unmask.tasks.examples import TextExample
-from unmask.tasks.finetune import check_free, file_name
+from unmask.tasks.examples import TextExample, count_repeated
+from unmask.tasks.finetune import file_name
 from unmask.tasks.read import open_source, rows_of
 from unmask.tasks.settings import EmbedConfig
 from unmask.text import find_sources, read_documents
+from unmask.text.tables import nothing_in
 from unmask.tokenizer import Tokenizer
 from unmask.train.loop import StepRecord, Trainer
 from unmask.train.machine import Machine, repeatable
@@ -62,12 +65,18 @@ class EmbedResult:
     """The same after training: of the best epoch, which is the one that was kept."""
     train_examples: int
     valid_examples: int
+    lr: float
+    """The highest learning rate: the one given, or the one chosen for the model."""
+    kept_epoch: int | None
+    """The epoch whose weights were kept, finished or stopped; without validation pairs none was chosen."""
     steps: int
     seconds: float
     stopped: int | None = None
     """The signal that stopped it."""
     data: str | None = None
     """The name of the file of training texts, if they were in one."""
+    valid_in_train: int = 0
+    """Validation pairs that were trained on too."""
 
 
 def finetune_embed(
@@ -78,14 +87,20 @@ def finetune_embed(
     settings: EmbedConfig = DEFAULTS,
     columns: Columns = USUAL,
     progress: Progress = SILENT,
+    *,
+    overwrite: bool = False,
 ) -> EmbedResult:
-    """Train sentence vectors on pairs, scored pairs or texts alone; write a sentence-transformers folder."""
-    check_free(Path(out))
+    """Train sentence vectors on pairs, scored pairs or texts alone; write a sentence-transformers folder.
+
+    A model that `out` holds already is replaced at the end, if `overwrite` says so.
+    """
     folder = find_folder(model)
+    check_target(Path(out), overwrite, (folder, train, valid))
     examples = _loaded(train, columns)
     pairs = [] if valid is None else _loaded(valid, columns)
     if valid is not None and contrast_of(pairs) != "scores":
         raise InputError("validation takes two texts and a score in each row: name the column of the score")
+    repeated = count_repeated(pairs, examples, progress)
     training = _Training(folder, examples, pairs, settings, progress)
     with repeatable(training.machine), polite_signals() as wish:
         with progress.stage("fine-tuning", training.schedule.steps, "steps") as stage:
@@ -96,8 +111,8 @@ def finetune_embed(
                     break
         training.finish()
         result = training.result(str(out), None if wish.asked_by is None else int(wish.asked_by))
-        result = replace(result, data=file_name(train))
-        training.save(Path(out), result)
+        result = replace(result, data=file_name(train), valid_in_train=repeated)
+        training.save(Path(out), result, overwrite)
     return result
 
 
@@ -133,6 +148,7 @@ class _Training:
         with progress.stage("scoring"):
             self.before = self.after = None if not valid else self._score()
         self.best: dict[str, Tensor] = {}
+        self.kept_epoch: int | None = None
         self._scored_at = 0
 
     def steps(self) -> Iterator[StepRecord]:
@@ -157,11 +173,11 @@ class _Training:
         """What came of it."""
         counters = self.trainer.counters
         return EmbedResult(
-            out, self.contrast, self.before, self.after, len(self.examples), len(self.valid), counters.step,
-            counters.seconds, stopped,
+            out, self.contrast, self.before, self.after, len(self.examples), len(self.valid),
+            self.settings.train_config().lr, self.kept_epoch, counters.step, counters.seconds, stopped,
         )  # fmt: skip
 
-    def save(self, out: Path, result: EmbedResult) -> None:
+    def save(self, out: Path, result: EmbedResult, overwrite: bool) -> None:
         """Write the folder with the modules of sentence-transformers."""
 
         def also(folder: Path) -> None:
@@ -170,8 +186,12 @@ class _Training:
             for record in self.records:
                 log.write(record)
             curve = [(float(r["step"]), r["loss"]) for r in self.records if r["split"] == "train"]
-            parts: list[Part] = [f"{result.train_examples:,} examples ({result.learnt_from})."]
+            parts: list[Part] = [
+                f"{result.train_examples:,} examples ({result.learnt_from}), {result.steps:,} steps at lr "
+                f"{result.lr:g}, {result.seconds:,.0f} s."
+            ]
             if result.before and result.after:
+                parts.append(f"The weights of epoch {result.kept_epoch} were kept, the best by spearman.")
                 rows: list[list[Cell]] = [
                     [name, value, result.after[name]] for name, value in result.before.items()
                 ]
@@ -182,7 +202,7 @@ class _Training:
             write_page(folder / "report.html", f"Sentence vectors{data}, from {begun}", parts)
 
         card = sentence_card(self.folder, asdict(result), self.settings, asdict(self.predictor.sentence))
-        save_model(self.model, out, self.tokenizer, card, also=also)
+        save_model(self.model, out, self.tokenizer, card, also=also, overwrite=overwrite)
 
     def _model(self) -> Model:
         settings, config = self.settings, self.config
@@ -221,9 +241,10 @@ class _Training:
         if not self.valid or step == self._scored_at:
             return
         scores = self._score()
-        better = not self.best or self.after is None or scores["spearman"] > self.after["spearman"]
+        # of epochs that tie the later one, as in `Run.train`
+        better = not self.best or self.after is None or scores["spearman"] >= self.after["spearman"]
         if better:
-            self.after = scores
+            self.after, self.kept_epoch = scores, math.ceil(step / self.feed.steps_per_epoch)
             self.best = {name: value.clone() for name, value in self.model.state_dict().items()}
         self._scored_at = step
         self.records.append({"split": "valid", "step": step, "scores": scores, "best": better})
@@ -245,7 +266,7 @@ def read_texts(path: Path | str, columns: Columns = USUAL) -> list[TextExample]:
             chosen = _columns(names, columns, place)
         found.append(text_example(row, "regress", chosen, place))
     if not found:
-        raise InputError(f"{source} is empty: there is no example in it")
+        raise nothing_in(source, "example")
     return found
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from unmask.errors import InputError
 from unmask.files import digest
+from unmask.progress import Progress
 
 Target = str | tuple[str, ...] | float | None
 """A class, any number of classes, a number, or nothing (to be predicted)."""
@@ -58,6 +59,18 @@ def second_texts(examples: Sequence[TextExample]) -> list[str] | None:
         lonely = next(example for example in examples if example.pair is None)
         raise InputError(f"{lonely.place or lonely.text[:40]!r} has no second text, but others have one")
     return pairs or None
+
+
+def count_repeated(valid: Sequence[Example], train: Sequence[Example], progress: Progress) -> int:
+    """How many validation examples are among those of the training, label and all; it is told."""
+    known = {replace(example, place="") for example in train}
+    repeated = sum(replace(example, place="") in known for example in valid)
+    if repeated:
+        progress.say(
+            f"{repeated:,} of {len(valid):,} validation examples are trained on too: the scores will say"
+            " less of new texts; validate on others"
+        )
+    return repeated
 
 
 def data_mark(examples: Sequence[Example]) -> str:

@@ -10,12 +10,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from unmask.charts import Chart, lines
+from unmask.errors import OutputError
 from unmask.files import write_atomic, write_json
 from unmask.progress import SILENT, Progress
 from unmask.report import Heading, Part, Table, write_page
+from unmask.target import check_place
 from unmask.tasks.columns import USUAL, Columns
 from unmask.tasks.comparison import Comparison, Trial
-from unmask.tasks.finetune import Examples, check_free, gather, load_examples
+from unmask.tasks.finetune import Examples, gather, load_examples
 from unmask.tasks.settings import FewshotConfig, FinetuneConfig
 from unmask.train.machine import repeatable
 from unmask.train.signals import polite_signals
@@ -69,7 +71,7 @@ def fewshot(
     progress: Progress = SILENT,
 ) -> FewshotResult:
     """Compare ways to classify with few examples; write results.json, curve.svg and report.html."""
-    check_free(Path(out))
+    _check_free(Path(out))
     training = load_examples("classify", train, columns, progress)
     validation = load_examples("classify", valid, columns)
     tuning = FinetuneConfig(
@@ -97,6 +99,13 @@ def fewshot(
     )
     _write(Path(out), result)
     return result
+
+
+def _check_free(out: Path) -> None:
+    """Nothing that is there is written over."""
+    check_place(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise OutputError(f"{out} is there already: name another folder, or remove it")
 
 
 def table(result: FewshotResult) -> tuple[list[str], list[list[str]]]:

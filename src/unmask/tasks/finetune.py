@@ -14,17 +14,18 @@ from typing import Any
 
 from unmask.checkpoint import read_values, save_model
 from unmask.config import ModelConfig
-from unmask.errors import ConfigError, InputError, OutputError
+from unmask.errors import ConfigError, InputError
 from unmask.model.network import Model
 from unmask.model.published import read_config
 from unmask.predict.folders import find_folder
 from unmask.predict.settings import TaskSettings
 from unmask.progress import SILENT, Progress
 from unmask.runs import Metrics
+from unmask.target import check_target
 from unmask.tasks.batches import Item, TaskFeed
 from unmask.tasks.card import task_card
 from unmask.tasks.columns import USUAL, Columns
-from unmask.tasks.examples import Example, TaggedExample, TextExample, data_mark
+from unmask.tasks.examples import Example, TaggedExample, TextExample, count_repeated, data_mark
 from unmask.tasks.kinds import Evaluation, TaskKind, hold_out
 from unmask.tasks.lora import merge
 from unmask.tasks.questions import Questions
@@ -45,7 +46,7 @@ _QA_LENGTH, _LENGTH = 384, 512
 DEFAULTS = FinetuneConfig()
 
 
-def finetune(
+def finetune(  # noqa: PLR0913  the last is given by name alone
     task: Task,
     model: Path | str,
     train: Examples,
@@ -54,9 +55,15 @@ def finetune(
     settings: FinetuneConfig = DEFAULTS,
     columns: Columns = USUAL,
     progress: Progress = SILENT,
+    *,
+    overwrite: bool = False,
 ) -> FinetuneResult:
-    """Train a new head, and as much of the model as the settings say; write a model folder."""
-    check_free(Path(out))
+    """Train a new head, and as much of the model as the settings say; write a model folder.
+
+    A model that `out` holds already is replaced at the end, if `overwrite` says so.
+    """
+    texts = (settings.replay_text, settings.report_forgetting)
+    check_target(Path(out), overwrite, (find_folder(model), train, valid, *texts))
     training = load_examples(task, train, columns, progress)
     if not training:
         raise InputError("there is no example to learn from")
@@ -69,6 +76,7 @@ def finetune(
         )
     else:
         validation = load_examples(task, valid, columns)
+    repeated = count_repeated(validation, training, progress)
     made = gather(task, model, training, validation, settings)
     made = replace(made, task=replace(made.task, data=mark))
     if not validation:
@@ -81,7 +89,7 @@ def finetune(
         runs = _train(made, wish, progress)
         best = max(runs, key=lambda run: run.score)
         result = _result(made, task, runs, best, str(out), wish.asked_by)
-        result = replace(result, data=file_name(train))
+        result = replace(result, data=file_name(train), valid_in_train=repeated)
         if best.best is None:
             return result
         network = best.best_model()
@@ -96,7 +104,7 @@ def finetune(
                 result = replace(result, forgetting=measure(network))
         if "mlm" in network.heads and not settings.replay_text:
             del network.heads["mlm"]  # it was kept to measure by, and did not learn
-        _save(network, Path(out), made, result, runs, evaluation)
+        _save(network, Path(out), made, result, runs, evaluation, overwrite)
     return result
 
 
@@ -135,12 +143,6 @@ def make_kind(task: Task, examples: Sequence[Any]) -> TaskKind:
     if task == "qa":
         return Questions(examples)
     return Numbers(examples) if task == "regress" else Classes(examples)
-
-
-def check_free(out: Path) -> None:
-    """Nothing that is there is written over."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise OutputError(f"{out} is there already: name another folder, or remove it")
 
 
 def _train(made: Material, wish: Wish, progress: Progress) -> list[Run]:
@@ -240,7 +242,10 @@ def _result(
         deviation=statistics.stdev(scores.values()) if several else None,
         train_examples=len(made.train),
         valid_examples=len(made.valid),
+        lr=made.settings.train_config().lr,
         epochs=best.epochs,
+        kept_epoch=best.best_epoch,
+        kept_seed=best.seed,
         steps=best.steps,
         seconds=sum(run.seconds for run in runs),
         stopped=None if signal is None else int(signal),
@@ -256,6 +261,7 @@ def _save(
     result: FinetuneResult,
     runs: Sequence[Run],
     evaluation: Evaluation,
+    overwrite: bool,
 ) -> None:
     def also(folder: Path) -> None:
         metrics = Metrics(folder)
@@ -264,4 +270,5 @@ def _save(
                 metrics.write(record)
         write_report(folder / "report.html", made, result, runs, evaluation)
 
-    save_model(network, out, made.tokenizer, task_card(made, result), {"task": asdict(made.task)}, also)
+    card, facts = task_card(made, result), {"task": asdict(made.task)}
+    save_model(network, out, made.tokenizer, card, facts, also, overwrite=overwrite)

@@ -1,6 +1,6 @@
 """Labelled files -> examples: tables, CoNLL, CoNLL-U, SQuAD JSON, XML pairs; plain or compressed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -12,22 +12,23 @@ from unmask.tasks.examples import Example, TaggedExample, TextExample
 from unmask.tasks.squad import placed, read_row, read_squad, told_apart
 from unmask.tasks.xml_pairs import read_pairs
 from unmask.text.sources import COMPRESSIONS, Source
-from unmask.text.tables import Rows, read_table
+from unmask.text.tables import LIMIT, Rows, nothing_in, read_table
 
 Task = Literal["classify", "pair", "regress", "tag", "qa"]
 TASKS: tuple[Task, ...] = get_args(Task)
 
-_LIMIT = 1 << 27
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
+TAGGED_TABLES = (".jsonl", ".parquet")
+"""Those that have lists; a .tsv file of tagged words is CoNLL."""
 _FORMATS: dict[str, tuple[str, ...]] = {
     "classify": (*TABLES, ".xml"),
     "pair": (*TABLES, ".xml"),
     "regress": (*TABLES, ".xml"),
-    "tag": (".conll", ".txt", ".iob", ".iob2", ".bio", ".tsv", ".conllu", ".jsonl", ".parquet"),
+    "tag": (".conll", ".txt", ".iob", ".iob2", ".bio", ".tsv", ".conllu", *TAGGED_TABLES),
     "qa": (".json", *TABLES),
 }
 WORDS = ("words", "tokens")
-_TAGS = ("tags", "ner_tags", "pos_tags", "labels")
+TAGS = ("tags", "ner_tags", "pos_tags", "labels")
 
 
 def read_examples(task: Task, path: Path | str, columns: Columns = USUAL) -> list[Example]:
@@ -42,14 +43,14 @@ def read_examples(task: Task, path: Path | str, columns: Columns = USUAL) -> lis
 def stream_examples(
     task: Task, path: Path | str, columns: Columns = USUAL, labelled: bool = True
 ) -> Iterator[Example]:
-    """The examples of a file one by one, tags as they stand; without labels where none are asked for."""
+    """The examples of a file one by one, tags as they stand; labels may be missing if none are asked for."""
     source, form = open_source(task, Path(path))
     found = False
     for example in _examples(task, source, form, columns, labelled):
         found = True
         yield example
     if not found:
-        raise InputError(f"{source} is empty: there is no example in it")
+        raise nothing_in(source, "example", table=task != "tag" or form in TAGGED_TABLES)
 
 
 def open_source(task: Task, path: Path) -> tuple[Source, str]:
@@ -76,7 +77,7 @@ def rows_of(source: Source, form: str, columns: Columns = USUAL) -> Rows:
     """The rows of a table or of XML pairs, with their places."""
     if form == ".xml":
         return read_pairs(source)
-    return read_table(source, _LIMIT, lambda first: first if is_header(first, columns) else None)
+    return read_table(source, LIMIT, lambda first: first if is_header(first, columns) else None)
 
 
 def _examples(task: Task, source: Source, form: str, columns: Columns, labelled: bool) -> Iterator[Example]:
@@ -118,24 +119,33 @@ def say_columns(
 def _tagged(source: Source, form: str, labelled: bool) -> Iterator[Example]:
     if form == ".conllu":
         yield from read_conllu(source)
-    elif form in (".jsonl", ".parquet"):
+    elif form in TAGGED_TABLES:
         for place, row in rows_of(source, form):
             yield _tagged_row(row, place, labelled)
     else:
         yield from read_conll(source, labelled)
 
 
+def list_of(row: Mapping[str, Any], names: Sequence[str]) -> list[Any] | None:
+    """The first of these columns that holds a list."""
+    return next((row[name] for name in names if isinstance(row.get(name), list)), None)
+
+
 def _tagged_row(row: Mapping[str, Any], place: str, labelled: bool) -> TaggedExample:
-    words = next((row[key] for key in WORDS if isinstance(row.get(key), list)), None)
-    tags = next((row[key] for key in _TAGS if isinstance(row.get(key), list)), None)
+    words, tags = list_of(row, WORDS), list_of(row, TAGS)
     if words is None or (labelled and tags is None):
         raise InputError(f"{place}: write a list of words and a list of tags; the row has {', '.join(row)}")
     if not labelled:
         return TaggedExample(tuple(map(str, words)), place=place)
     assert tags is not None
+    check_tags(words, tags, place)
+    return TaggedExample(tuple(map(str, words)), tuple(map(str, tags)), place)
+
+
+def check_tags(words: Sequence[Any], tags: Sequence[Any], place: str) -> None:
+    """Refuse tags of which nobody knows whose they are."""
     if len(words) != len(tags):
         raise InputError(f"{place}: {len(words)} words but {len(tags)} tags; give each word one tag")
-    return TaggedExample(tuple(map(str, words)), tuple(map(str, tags)), place)
 
 
 def _questions(source: Source, form: str, labelled: bool) -> Iterator[Example]:

@@ -19,7 +19,9 @@ def write_report(
     rows: list[list[Cell]]
     parts: list[Part] = [
         f"{result.train_examples:,} training and {result.valid_examples:,} validation examples, "
-        f"{result.epochs} epochs, {result.seconds:,.0f} s. {result.metric} decided which weights were kept.",
+        f"{result.passes} at lr {result.lr:g}, {result.seconds:,.0f} s. {result.metric} decided which "
+        f"weights were kept: those of {result.kept}.",
+        *([f"Validated on {result.judges}."] if result.valid_in_train else []),
         _scores(result),
         *([f"{doubt[0].upper()}{doubt[1:]}."] if (doubt := result.doubt) else []),
     ]

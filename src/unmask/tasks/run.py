@@ -67,6 +67,7 @@ class Run:
     records: list[dict[str, Any]] = field(default_factory=list)
     """Lines for metrics.jsonl."""
     best: Evaluation | None = None
+    best_epoch: int | None = None
     epochs: int = 0
     """Finished epochs."""
     steps: int = 0
@@ -162,7 +163,7 @@ class Run:
         progress.say(f"seed {self.seed}, epoch {self.epochs}: {shown}" + (" (best so far)" if best else ""))
 
     def _keep(self, model: Model, evaluation: Evaluation) -> None:
-        self.best = evaluation
+        self.best, self.best_epoch = evaluation, self.epochs
         learning: dict[str, Tensor] = {
             name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad
         }
@@ -190,7 +191,14 @@ class FinetuneResult:
     """Of the seeds' scores; with one seed there is none."""
     train_examples: int
     valid_examples: int
+    lr: float
+    """The highest learning rate: the one given, or the one chosen for the model."""
     epochs: int
+    """Finished epochs of the seed that was kept."""
+    kept_epoch: int | None
+    """The epoch whose weights were kept: the best on validation, of several the last."""
+    kept_seed: int
+    """The seed of that training."""
     steps: int
     seconds: float
     """Time spent in training steps, over all seeds."""
@@ -204,6 +212,26 @@ class FinetuneResult:
     """What each score is of, in words."""
     baseline: Baseline | None = None
     """What giving every validation example the same answer scores."""
+    valid_in_train: int = 0
+    """Validation examples that were trained on too."""
+
+    @property
+    def kept(self) -> str:
+        """In words, which weights were kept."""
+        return f"epoch {self.kept_epoch}" + (f" of seed {self.kept_seed}" if len(self.seeds) > 1 else "")
+
+    @property
+    def passes(self) -> str:
+        """In words, how many epochs were finished."""
+        return f"{self.epochs} epoch{'' if self.epochs == 1 else 's'}"
+
+    @property
+    def judges(self) -> str:
+        """In words, the examples that chose the weights."""
+        if not self.valid_in_train:
+            return f"{self.valid_examples:,} others"
+        known = "all" if self.valid_in_train == self.valid_examples else f"{self.valid_in_train:,}"
+        return f"{self.valid_examples:,} examples, {known} of which it was trained on"
 
     @property
     def doubt(self) -> str | None:
@@ -212,8 +240,14 @@ class FinetuneResult:
             return None
         score, base = self.scores[self.metric], self.baseline.scores[self.metric]
         spread = 1.0 if self.metric in _CORRELATIONS else base * (1 - base)
-        if score - base > 2 * math.sqrt(spread / self.valid_examples):
+        clear = base + 2 * math.sqrt(spread / self.valid_examples)
+        if score > clear:
             return None
+        if clear >= 1:  # no training could mend that
+            return (
+                f"{self.metric} {score:.4f} says little: on so few examples ({self.valid_examples:,}) even "
+                f"1.0000 is not clearly better than {base:.4f} ({self.baseline.answer}): validate on more"
+            )
         return (
             f"{self.metric} {score:.4f} is not clearly better than {base:.4f} ({self.baseline.answer}): "
             "look at the labels, train longer (--epochs), at another rate (--lr), or with more examples"

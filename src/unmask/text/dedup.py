@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from unmask.config import TextConfig
 from unmask.errors import ConfigError, InputError, OutputError
-from unmask.files import atomic_path, disk_errors
+from unmask.files import atomic_path, check_new, disk_errors
 from unmask.processes import worker_errors, worker_pool
 from unmask.progress import SILENT, Progress
 from unmask.text.clean import Cleaner
 from unmask.text.document import Document
 from unmask.text.minhash import PERMUTATIONS, U64, signatures
-from unmask.text.read import TextColumns, passed_over, read_sources
+from unmask.text.read import NO_TEXT, TextColumns, read_sources, say_passed_over
 from unmask.text.sources import Source
 
 I64 = NDArray[np.int64]
@@ -74,6 +74,7 @@ def deduplicate(
     if not output.name.endswith((".jsonl", ".jsonl.zst")):
         raise OutputError(f"cannot write {output}: end its name with .jsonl or .jsonl.zst")
     with disk_errors(output):
+        check_new(output)
         output.parent.mkdir(parents=True, exist_ok=True)
         for stale in output.parent.glob(f".{output.name}-*.dedup"):  # of a run that was killed
             shutil.rmtree(stale, ignore_errors=True)
@@ -81,8 +82,8 @@ def deduplicate(
             folder, rows = Path(name), band_rows(threshold)
             count, dropped = _sign(sources, config, folder, rows, workers, progress)
             if not count:
-                reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items()) or "none"
-                raise InputError(f"no document is left after cleaning; dropped: {reasons}")
+                reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
+                raise InputError(f"no document is left after cleaning; dropped: {reasons or NO_TEXT}")
             clusters = _Clusters(folder, count)
             joined = _join(folder, rows, threshold, clusters, progress)
             kept, texts = _write(folder, output, clusters, {i for _, *pair in joined for i in pair}, progress)
@@ -133,8 +134,7 @@ def _batches(sources: Sequence[Source], config: TextConfig, progress: Progress) 
             yield batch
             batch, size = [], 0
     yield batch
-    if empty:
-        progress.say(passed_over(empty))
+    say_passed_over(empty, sources, progress)
 
 
 @dataclass(frozen=True)

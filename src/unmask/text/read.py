@@ -12,10 +12,20 @@ from unmask.text.columns import no_column, taken, text_column
 from unmask.text.document import Document
 from unmask.text.sources import Source, find_sources, split_suffix
 from unmask.text.stream import BLANK_LINE, decoded, records, split_lines
-from unmask.text.tables import read_jsonl, read_table
+from unmask.text.tables import nothing_in, read_jsonl, read_table
 
-__all__ = ["Source", "TextColumns", "find_sources", "passed_over", "read_documents", "read_sources"]
+__all__ = [
+    "NO_TEXT",
+    "Source",
+    "TextColumns",
+    "find_sources",
+    "read_documents",
+    "read_sources",
+    "read_texts",
+    "say_passed_over",
+]
 
+NO_TEXT = "none, there is no text in the input"
 _LONGEST_LANGUAGE = 40
 
 
@@ -47,7 +57,7 @@ def read_documents(source: Source, config: TextConfig) -> Iterator[Document]:
     empty: list[Source] = []
     yield from read_sources([source], config, empty)
     if empty:
-        raise InputError(f"{source} is empty: there is no document in it")
+        raise nothing_in(source, "document")
 
 
 def read_sources(
@@ -64,10 +74,35 @@ def read_sources(
             empty.append(source)
 
 
-def passed_over(empty: Sequence[object]) -> str:
-    """What is said of files without text."""
-    names = ", ".join(map(str, empty[:3])) + (", …" if len(empty) > 3 else "")
-    return f"passed over {len(empty)} without any text: {names}"
+def read_texts(arguments: Sequence[str], progress: Progress = SILENT) -> Iterator[str]:
+    """The text of every line or row of files that has one; where none has, that is an error.
+
+    A file that is named twice is read twice.
+    """
+    config = TextConfig(documents="line")
+    sources = [source for argument in arguments for source in find_sources([argument])]
+    empty: list[Source] = []
+    found = False
+    for document in read_sources(sources, config, empty, TextColumns(config, progress)):
+        if text := document.text.strip():
+            found = True
+            yield text
+    if not found and len(empty) == len(sources) == 1:
+        raise nothing_in(sources[0], "text")
+    if not found:
+        raise InputError(f"there is no text in {_named(sources)}")
+    say_passed_over(empty, sources, progress)
+
+
+def say_passed_over(empty: Sequence[object], sources: Sequence[Source], progress: Progress) -> None:
+    """Say which files are without text; if all are, the error to come says so, once."""
+    if not 0 < len(empty) < len(sources):
+        return
+    progress.say(f"passed over {len(empty)} without any text: {_named(empty)}")
+
+
+def _named(sources: Sequence[object]) -> str:
+    return ", ".join(map(str, sources[:3])) + (", …" if len(sources) > 3 else "")
 
 
 def _documents(source: Source, config: TextConfig, columns: TextColumns) -> Iterator[Document]:

@@ -6,11 +6,12 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from unmask.errors import InputError
+from unmask.errors import InputError, OutputError
 
 FORMATS = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
 COMPRESSIONS = (".gz", ".xz", ".zst")
@@ -57,11 +58,17 @@ class Source:
         return State(found.st_size, found.st_mtime_ns)
 
 
-def find_sources(arguments: Sequence[str]) -> list[Source]:
-    """Expand files, folders, globs, `-` and `pt=PATH` in the order given; folders and globs are sorted."""
+def find_sources(arguments: Sequence[str], out: Path | None = None) -> list[Source]:
+    """Expand files, folders, globs, `-` and `pt=PATH` in the order given; folders and globs are sorted.
+
+    A file that is meant twice is there once. `out`, where the result will be, must not lie where it would be
+    found as text the next time.
+    """
     found: dict[str, Source] = {}
     for argument in arguments:
         try:
+            if out:
+                _check_outside(out, argument)
             sources = list(_expand(argument))
         except OSError as error:
             raise InputError(f"cannot look at {error.filename or argument}: {error.strerror}") from None
@@ -86,10 +93,44 @@ def split_suffix(path: Path) -> tuple[str, str]:
     return form, compression
 
 
-def _expand(argument: str) -> Iterator[Source]:
-    language = ""
+def _split_language(argument: str) -> tuple[str, str]:
     if (match := _LANGUAGE.fullmatch(argument)) and not os.path.lexists(argument):
-        language, argument = match.groups()
+        return match[1], match[2]
+    return "", argument
+
+
+def _check_outside(out: Path, argument: str) -> None:
+    path = Path(_split_language(argument)[1])
+    if path.is_dir():
+        base = path
+    elif glob.has_magic(str(path)) and not path.exists():
+        base = _glob_base(path)
+    else:
+        return
+    place, folder = Path(os.path.realpath(out)), Path(os.path.realpath(base))
+    if not place.is_relative_to(folder):
+        return
+    inside = place.relative_to(folder).parts
+    is_file = bool(split_suffix(place)[0])
+    if not _hidden(inside) and _finds(path.relative_to(base).parts, inside, is_file):
+        raise OutputError(
+            f"{out} is inside {path}, and would be read as text from then on: write to a place outside it"
+        )
+
+
+def _finds(pattern: Sequence[str], parts: Sequence[str], is_file: bool) -> bool:
+    """Whether a glob may find a path, or what lies above or below it."""
+    if not pattern:
+        return True  # a folder that is found is read whole
+    if not parts:
+        return not is_file
+    if pattern[0] == "**":
+        return _finds(pattern[1:], parts, is_file) or _finds(pattern, parts[1:], is_file)
+    return fnmatchcase(parts[0], pattern[0]) and _finds(pattern[1:], parts[1:], is_file)
+
+
+def _expand(argument: str) -> Iterator[Source]:
+    language, argument = _split_language(argument)
     if argument == "-":
         yield Source(None, "-", language)
         return
@@ -130,7 +171,11 @@ def _refuse(error: OSError) -> None:
 
 
 def _wanted(path: Path) -> bool:
-    return not any(part.startswith(".") for part in path.parts) and bool(split_suffix(path)[0])
+    return not _hidden(path.parts) and bool(split_suffix(path)[0])
+
+
+def _hidden(parts: Sequence[str]) -> bool:
+    return any(part.startswith(".") for part in parts)
 
 
 def _glob_base(pattern: Path) -> Path:

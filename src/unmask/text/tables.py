@@ -2,10 +2,13 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from unmask.errors import InputError
+from unmask.text.columns import listed
 from unmask.text.sources import Source, split_suffix
 from unmask.text.stream import CHUNK, numbered_lines, reading, seekable
 
@@ -14,6 +17,17 @@ Rows = Iterator[tuple[str, dict[str, Any]]]  # where the row stands, in words; i
 
 Choose = Callable[[list[str]], Sequence[str] | None]
 """From the names of all columns those to read; None: these are no names but the first row's values."""
+
+
+_WITH_HEADER = (".csv", ".tsv", ".parquet")
+_QUOTED = re.compile(r'"[^"]*(?:"|$)')
+_REMEDIES = {
+    ",": "put quotes round fields with commas",
+    ";": "put quotes round fields with semicolons",
+    "\t": "a tab in a field?",
+}
+LIMIT = 1 << 27
+"""Characters of the longest line or cell, where no setting says another."""
 
 
 def read_table(source: Source, limit: int, choose: Choose = list) -> Rows:
@@ -26,7 +40,17 @@ def read_table(source: Source, limit: int, choose: Choose = list) -> Rows:
         return read_jsonl(source, limit)
     if form == ".parquet":
         return _parquet(source, choose)
-    return _csv(source, limit, "\t" if form == ".tsv" else ",", choose)
+    return _csv(source, limit, form == ".tsv", choose)
+
+
+def nothing_in(source: Source, what: str, table: bool = True) -> InputError:
+    """The error for a source in which nothing was found; a table may have a header all the same."""
+    names: list[str] = []
+    if table and source.path and split_suffix(source.path)[0] in _WITH_HEADER:
+        next(read_table(source, LIMIT, names.extend), None)
+    if names:
+        return InputError(f"{source} has a header ({listed(names)}) but no rows: write some below it")
+    return InputError(f"{source} is empty: there is no {what} in it")
 
 
 def read_jsonl(source: Source, limit: int, pieces: Iterable[str] | None = None) -> Rows:
@@ -44,13 +68,15 @@ def read_jsonl(source: Source, limit: int, pieces: Iterable[str] | None = None) 
         yield f"{source}, line {number}", row
 
 
-def _csv(source: Source, limit: int, delimiter: str, choose: Choose) -> Rows:
+def _csv(source: Source, limit: int, tabs: bool, choose: Choose) -> Rows:
     csv.field_size_limit(limit)
-    lines = (line + "\n" for _, line in numbered_lines(source, limit))
-    if delimiter == ",":
-        reader = csv.reader(lines, strict=True)
-    else:  # a tab-separated file knows no quotes: a quotation mark in it is one
+    lines: Iterator[str] = (line + "\n" for _, line in numbered_lines(source, limit))
+    if tabs:  # a tab-separated file knows no quotes: a quotation mark in it is one
+        delimiter = "\t"
         reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+    else:
+        delimiter, lines = _separator(lines)
+        reader = csv.reader(lines, delimiter=delimiter, strict=True)
     header: list[str] | None = None
     named = True
     try:
@@ -63,16 +89,29 @@ def _csv(source: Source, limit: int, delimiter: str, choose: Choose) -> Rows:
                 if named:
                     continue
             if len(fields) != len(header) and (named or len(fields) < len(header)):
-                remedy = "put quotes round fields with commas" if delimiter == "," else "a tab in a field?"
                 raise InputError(
                     f"{source}, line {reader.line_num}: {len(fields)} fields, {len(header)} in the header;"
-                    f" {remedy}"
+                    f" {_REMEDIES[delimiter]}"
                 )
             yield f"{source}, line {reader.line_num}", dict(zip(header, fields, strict=named))
     except csv.Error as error:
         raise InputError(
             f"{source}, line {reader.line_num}: {error} (a quotation mark that is not closed?)"
         ) from None
+
+
+def _separator(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
+    """What stands between the fields, and all lines: a comma, unless the first line has only semicolons.
+
+    So do spreadsheets write where the comma is the decimal sign.
+    """
+    seen: list[str] = []
+    for line in lines:
+        seen.append(line)
+        if line.strip():
+            break
+    first = _QUOTED.sub("", seen[-1]) if seen else ""
+    return ";" if ";" in first and "," not in first else ",", chain(seen, lines)
 
 
 def _parquet(source: Source, choose: Choose) -> Rows:

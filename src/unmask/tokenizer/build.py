@@ -7,7 +7,8 @@ from unmask.config import Recipe, TextConfig, write_recipe
 from unmask.errors import OutputError
 from unmask.files import disk_errors
 from unmask.progress import SILENT, Progress
-from unmask.text import Cleaner, Document, Source, TextColumns, passed_over, read_sources
+from unmask.target import CONFIG, check_place
+from unmask.text import Cleaner, Document, Source, TextColumns, read_sources, say_passed_over
 from unmask.tokenizer.extend import extend
 from unmask.tokenizer.report import Meter, VocabularyReport
 from unmask.tokenizer.tokenizer import Tokenizer
@@ -51,18 +52,21 @@ def measure_tokenizer(
     return meter.report(tokenizer, words)
 
 
-def check_free(out: Path, force: bool = False) -> None:
+def check_free(out: Path, overwrite: bool = False) -> None:
     """Refuse a folder that is in use or cannot be made, before the work and not after it."""
     if out.exists() and not out.is_dir():
         raise OutputError(f"{out} is a file: name a folder to write to")
+    check_place(out)
     new = not out.exists()
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
     held = {path.name for path in out.iterdir()}
     if new:
         out.rmdir()
-    if held and not force:
-        raise OutputError(f"{out} is in use ({min(held)} …): choose another folder, or add --force")
+    if CONFIG in held:
+        raise OutputError(f"{out} holds a model, which needs its own tokenizer: choose another folder")
+    if held and not overwrite:
+        raise OutputError(f"{out} is in use ({min(held)} …): choose another folder, or add --overwrite")
 
 
 def clean_documents(
@@ -79,5 +83,4 @@ def clean_documents(
             text, dropped = clean(document.text)
             if dropped is None:
                 yield Document(text, document.language, document.source)
-    if empty:
-        progress.say(passed_over(empty))
+    say_passed_over(empty, sources, progress)

@@ -1,6 +1,7 @@
 """The README.md of a model folder: what it is, how it was trained, how to use it."""
 
 from unmask import __version__
+from unmask.predict.folders import model_name
 from unmask.train.loop import Counters
 from unmask.train.material import Material
 from unmask.train.validate import Validation
@@ -23,13 +24,16 @@ def model_card(material: Material, counters: Counters, valid: Validation | None)
     }
     if material.base is not None:
         rows["begun from"] = material.base.name
+    if material.teachers:
+        rows["taught by"] = ", ".join(map(model_name, material.teachers))
     if valid:
         main = "next" if causal else "mlm"
         rows["validation"] = f"loss {valid.loss:.4f}"
         if main in valid.accuracy:
             right = f"{valid.accuracy[main]:.1%} of the tokens right"
             rows["validation"] += f", {right} (the commonest token alone: {valid.guess:.1%})"
-    call = 'generate("…")' if causal else f'fill("… {material.tokenizer.mask_token} …")'
+    calls = [] if causal else [f'model.fill("… {material.tokenizer.mask_token} …")']
+    calls += ['model.generate("…")'] if recipe.objective.causal else []
     return "\n".join(
         [
             *header,
@@ -43,7 +47,7 @@ def model_card(material: Material, counters: Counters, valid: Validation | None)
             "import unmask",
             "",
             'model = unmask.load("this folder")',
-            f"model.{call}",
+            *calls,
             "```",
             "",
             f"Trained with unmask {__version__}; `recipe.toml` of the run holds every setting.",

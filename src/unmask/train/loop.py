@@ -21,7 +21,7 @@ from unmask.train.machine import Machine
 from unmask.train.objectives import Losses, Objectives, Outcome
 from unmask.train.optim import Optimiser, clip
 from unmask.train.schedule import Schedule
-from unmask.train.work import matmul_peak, operations
+from unmask.train.work import matmul_peak
 
 KINDS = ("masked", "random", "kept")
 
@@ -123,8 +123,7 @@ class Trainer:
 
     def _work(self, each: StepInput) -> float:
         assert isinstance(self.objectives, Objectives)
-        read = self.objectives.rows_read
-        return sum(operations(self.model.config, batch, read(batch)) for batch in each.batches)
+        return sum(self.objectives.operations(self.model.config, batch) for batch in each.batches)
 
     def _backward(self, each: StepInput) -> "Tally":
         """Gradients of the whole step: every micro-batch is weighed by the predictions of all of them."""

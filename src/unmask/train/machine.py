@@ -52,6 +52,16 @@ class Machine:
     def fit(self, model: Model, config: TrainConfig) -> None:
         """Move a model here and make its blocks as fast, or as small, as the recipe asks."""
         model.to(self.device)
+        self._prepare(model, config)
+        parallel.split(model, config.parallel, self.device)
+
+    def fit_teacher(self, model: Model, config: TrainConfig) -> Model:
+        """Move a model here that is asked and never trained."""
+        model.to(self.device, torch.bfloat16 if self.bf16 else torch.float32).eval().requires_grad_(False)
+        self._prepare(model, config)
+        return model
+
+    def _prepare(self, model: Model, config: TrainConfig) -> None:
         compiled = self.compiles(config)
         if compiled:
             # First, local, global and last blocks, training or not: each is a graph of the same function.
@@ -62,7 +72,6 @@ class Machine:
             if config.checkpoint_activations and module is not model.encoder.embeddings:
                 forward = partial(checkpoint, forward, use_reentrant=False)
             module.forward = forward
-        parallel.split(model, config.parallel, self.device)
 
     def peak_memory(self) -> int:
         """The most bytes held so far: on the GPU, or by the process."""

@@ -22,6 +22,7 @@ from unmask.tokenizer import Tokenizer
 from unmask.tokenizer.build import build_tokenizer
 from unmask.train.loop import seed_of
 from unmask.train.objectives import Objectives
+from unmask.train.teachers import check_vocabulary, find_teachers
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class Material:
     corpus: Corpus
     tokenizer: Tokenizer
     base: Path | None
+    teachers: Sequence[Path] = ()
 
     def model(self) -> Model:
         """The first weights: drawn from the seed, or those of the base."""
@@ -60,13 +62,16 @@ def gather(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT)
         raise ConfigError("name what to train on: either --data SHARDS or --text FILES")
     base = read_config(read_values(start.base)) if start.base else None
     _check_length(recipe, base or recipe.model)  # before hours of preparing
+    teachers = find_teachers(recipe)
     if start.data:
         folder = start.data
         read_manifest(folder)
         tokenizer = Tokenizer.load(folder / "tokenizer")
+        check_vocabulary(teachers, tokenizer, folder, "run unmask prepare with --tokenizer and the teacher")
     else:
-        if start.base:
-            tokenizer = Tokenizer.load(start.base)
+        if known := start.base or next(iter(teachers), None):
+            tokenizer = Tokenizer.load(known)
+            check_vocabulary(teachers, tokenizer, known, "they must have one")
         else:
             tokenizer = _vocabulary(recipe, run, start.sources, progress)
         folder = run / "shards"
@@ -84,7 +89,7 @@ def gather(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT)
             )
     recipe = recipe.model_copy(update={"model": model})
     write_config(model, choose_architecture(model, Objectives(recipe).heads)[0])  # better now than at the end
-    return Material(recipe, Corpus.open(folder), tokenizer, start.base)
+    return Material(recipe, Corpus.open(folder), tokenizer, start.base, teachers)
 
 
 def _vocabulary(recipe: Recipe, run: Path, sources: Sequence[Source], progress: Progress) -> Tokenizer:
@@ -116,10 +121,9 @@ def _fitted(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
 
 
 def _check_length(recipe: Recipe, model: ModelConfig) -> None:
-    longest = max((stage.length for stage in recipe.train.stages), default=recipe.batch.length)
-    if longest > model.positions:
+    if recipe.longest > model.positions:
         raise ConfigError(
-            f"sequences of {longest} tokens are longer than the model's {model.positions} positions: "
+            f"sequences of {recipe.longest} tokens are longer than the model's {model.positions} positions: "
             "set batch.length (or the stages), or model.positions"
         )
 

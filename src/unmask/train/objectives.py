@@ -3,16 +3,19 @@
 T tokens · M targets · S sequences · V vocabulary
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unmask.config import Recipe
+from unmask.config import ModelConfig, Recipe
 from unmask.data.batches import Batch
 from unmask.data.pairs import NO_PAIR
 from unmask.model.network import Model
+from unmask.train.teachers import asked, mean_distribution
+from unmask.train.work import operations
 
 
 class Outcome(NamedTuple):
@@ -36,10 +39,12 @@ class Losses(Protocol):
 
 
 class Objectives:
-    """The parts of a recipe's loss: `mlm` or `next`, and where asked `sbo`, `nsp` or `sop`."""
+    """The parts of a recipe's loss: `mlm` or `next`, and where asked `sbo`, `nsp`, `sop` or `taught`."""
 
-    def __init__(self, recipe: Recipe, compiled: bool = False) -> None:
+    def __init__(self, recipe: Recipe, compiled: bool = False, teachers: Sequence[Model] = ()) -> None:
         self._outcome = torch.compile(_outcome, dynamic=True) if compiled else _outcome
+        self._agreement = torch.compile(_agreement, dynamic=True) if compiled else _agreement
+        self._teachers, self._teach = teachers, recipe.objective.teach
         self._pairs = recipe.batch.pairs
         self._sbo = recipe.objective.sbo
         self._mlm = recipe.objective.mlm
@@ -53,7 +58,7 @@ class Objectives:
 
     def weight(self, part: str) -> float:
         """How much a part counts in the whole loss."""
-        return self._mlm if part == "mlm" else 1.0
+        return {"mlm": self._mlm, "taught": self._teach}.get(part, 1.0)
 
     def counts(self, batch: Batch) -> dict[str, int]:
         """How many predictions each part makes; known without the model."""
@@ -61,6 +66,8 @@ class Objectives:
         if batch.causal:
             return {"next": targets}
         counts = {"mlm": targets} if self._mlm else {}
+        if self._teachers:
+            counts["taught"] = targets
         if self._sbo:
             counts["sbo"] = targets
         if batch.pair_labels is not None:
@@ -80,7 +87,11 @@ class Objectives:
         read = dict(zip(rows, hidden.split([len(each) for each in rows.values()]), strict=True))
         outcomes = {}
         if self._mlm:
-            outcomes["mlm"] = self._outcome(model.mlm(read["targets"]), batch.target_ids)
+            scores = model.mlm(read["targets"])  # (M, V)
+            outcomes["mlm"] = self._outcome(scores, batch.target_ids)
+            if self._teachers:
+                theirs = asked(self._teachers, batch)
+                outcomes["taught"] = self._agreement(scores, theirs, batch.target_ids)
         if batch.spans is not None and self._sbo:
             scores = model.span(read["before"], read["after"], batch.spans[:, 2])  # (M, V)
             outcomes["sbo"] = self._outcome(scores, batch.target_ids)
@@ -89,9 +100,12 @@ class Objectives:
             outcomes[self._pairs] = self._outcome(scores, batch.pair_labels)
         return outcomes
 
-    def rows_read(self, batch: Batch) -> int:
-        """How many tokens' last vectors the heads read."""
-        return len(batch.ids) if batch.causal else sum(map(len, self._rows(batch).values()))
+    def operations(self, config: ModelConfig, batch: Batch) -> float:
+        """Of the matrix products with a batch; teachers only go forward, a third of the work."""
+        rows = len(batch.ids) if batch.causal else sum(map(len, self._rows(batch).values()))
+        targets = len(batch.target_ids)
+        taught = sum(operations(teacher.config, batch, targets) / 3 for teacher in self._teachers)
+        return operations(config, batch, rows) + taught
 
     def _rows(self, batch: Batch) -> dict[str, Tensor]:
         """The tokens whose vectors the heads read."""
@@ -108,3 +122,13 @@ def _outcome(scores: Tensor, targets: Tensor) -> Outcome:
     with torch.no_grad():
         correct = scores.argmax(-1) == targets
     return Outcome(losses, correct)
+
+
+def _agreement(scores: Tensor, theirs: list[Tensor], targets: Tensor) -> Outcome:
+    """−Σ q log P, where q is the mean of what teachers expect, and whether the likeliest is theirs."""
+    expected = mean_distribution(theirs, scores.shape[1])
+    losses = F.cross_entropy(scores.float(), expected, reduction="none")
+    with torch.no_grad():
+        correct = scores.argmax(-1) == expected.argmax(-1)
+    there = targets != NO_PAIR
+    return Outcome(losses * there, correct & there)

@@ -25,6 +25,7 @@ from unmask.train.machine import Machine
 from unmask.train.material import Material
 from unmask.train.objectives import Objectives
 from unmask.train.schedule import Schedule
+from unmask.train.teachers import load_teacher
 
 PLAN = "plan.json"
 _MOST = 30  # steps to measure
@@ -102,6 +103,16 @@ def _steps(recipe: Recipe, epoch: float, tokens_per_s: float) -> int:
     return max(1, round(tokens / train.batch_tokens / (1 - train.batch_warmup * 7 / 16)))
 
 
+def make_trainer(material: Material, machine: Machine, schedule: Schedule) -> Trainer:
+    """The first weights of a run on the machine, with everything that trains them."""
+    train = schedule.recipe.train
+    model = material.model()
+    machine.fit(model, train)
+    teachers = [machine.fit_teacher(load_teacher(folder), train) for folder in material.teachers]
+    objectives = Objectives(schedule.recipe, machine.compiles(train), teachers)
+    return Trainer(model, schedule, objectives, machine)
+
+
 class Speed(NamedTuple):
     """What a probe found, under the names that a plan has for it."""
 
@@ -122,9 +133,7 @@ def probe(material: Material, machine: Machine, progress: Progress = SILENT) -> 
     schedule = Schedule(recipe, 10 * _MOST)
     longest = max(stage.length for stage in schedule.stages())
     whole = min(recipe.train.batch_tokens, max(recipe.train.micro_tokens, longest) * ranks)
-    model = material.model()
-    machine.fit(model, recipe.train)
-    trainer = Trainer(model, schedule, Objectives(recipe, machine.compiles(recipe.train)), machine)
+    trainer = make_trainer(material, machine, schedule)
     with progress.stage("measuring", unit="tokens") as stage:
         if machine.device.type != "cpu" or whole <= _SOON:
             step = _measure(trainer, material.corpus, whole, 2, 5.0, stage)

@@ -19,25 +19,26 @@ import torch
 
 from unmask import __version__
 from unmask.checkpoint import save_model
-from unmask.config import Recipe, write_recipe
+from unmask.config import Recipe, load_recipe, write_recipe
 from unmask.data.plan import Position
 from unmask.data.shards import Corpus, verify
-from unmask.errors import ConfigError, CorpusError, OutputError, UserError
+from unmask.errors import ConfigError, CorpusError, ModelError, OutputError, UserError
 from unmask.files import digest
+from unmask.predict.folders import model_fingerprint
 from unmask.processes import worker_errors
 from unmask.progress import SILENT, Progress, Stage
-from unmask.runs import METRICS, Metrics
+from unmask.runs import METRICS, RECIPE, Metrics
+from unmask.target import CONFIG
 from unmask.train import parallel
 from unmask.train.board import Board, check_tensorboard
 from unmask.train.card import model_card
 from unmask.train.cloze import Clozes
 from unmask.train.feed import feed
 from unmask.train.frequency import token_counts
-from unmask.train.loop import Counters, StepRecord, Trainer
+from unmask.train.loop import Counters, StepRecord
 from unmask.train.machine import Machine, repeatable
 from unmask.train.material import Material, Start, gather
-from unmask.train.objectives import Objectives
-from unmask.train.plan import PLAN, RunPlan, make_plan, run_plan
+from unmask.train.plan import PLAN, RunPlan, make_plan, make_trainer, run_plan
 from unmask.train.report import REPORT, write_report
 from unmask.train.schedule import Schedule
 from unmask.train.signals import Wish, polite_signals
@@ -91,6 +92,8 @@ def pretrain(
             progress = SILENT
         with parallel.first_alone():
             _check_folder(run, resume)
+            if resume:
+                _check_begun(run, recipe, progress)
             material = gather(recipe, run, start, progress)
         _check_same_everywhere(material)
         machine = Machine.choose(recipe.train)
@@ -120,10 +123,8 @@ class Pretraining:
         self._material, self._machine, self._run, self._progress = material, machine, run, progress
         recipe = material.recipe
         self._plan = run_plan(material, machine, run, progress)
-        model = material.model()
-        machine.fit(model, recipe.train)
-        schedule = Schedule(recipe, self._plan.steps)
-        self.trainer = Trainer(model, schedule, Objectives(recipe, machine.compiles(recipe.train)), machine)
+        self.trainer = make_trainer(material, machine, Schedule(recipe, self._plan.steps))
+        self._teachers = [model_fingerprint(folder) for folder in material.teachers]
         self._validation = self._make_validation()
         self._saver = Saver(run / "checkpoints", recipe.train.keep)
         self._best = math.inf
@@ -138,7 +139,7 @@ class Pretraining:
         if not corpus.token_count:
             self._progress.say(
                 "no validation: the corpus holds no text for it; prepare it with a larger prepare.valid, "
-                "or with --documents line if every line is a document"
+                "or with text.documents=line if every line is a document"
             )
             return None
         with self._progress.stage("counting tokens"):
@@ -166,6 +167,8 @@ class Pretraining:
                 f"{self._material.corpus.folder} changed since this run began: bring the old shards back, "
                 "or start a new run"
             )
+        if facts.get("teachers", []) != self._teachers:
+            raise ModelError("a teacher changed since this run began: bring it back, or start a new run")
         verify(self._material.corpus.folder, self._progress)
         self._restore(snapshot)
         counters = facts["counters"]
@@ -204,7 +207,7 @@ class Pretraining:
     def train(self, tensorboard: bool = False) -> RunResult:
         """Train to the end, or until a signal asks to stop."""
         if parallel.rank() == 0:
-            write_recipe(self._material.recipe, self._run / "recipe.toml")
+            write_recipe(self._material.recipe, self._run / RECIPE)
         counters, steps = self.trainer.counters, self._plan.steps
         begin = steps if self._converged() else counters.step
         first = parallel.rank() == 0
@@ -244,7 +247,8 @@ class Pretraining:
         stage.advance(1)
         main = "mlm" if "mlm" in record.accuracy else next(iter(record.accuracy), None)
         right = f" · {record.accuracy[main]:.1%} right" if main else ""
-        stage.note(f"loss {record.loss:.3f}{right} · {record.tokens_per_s:,.0f} tokens/s")
+        loss = record.parts.get(main or "", record.loss)  # of what the validation speaks of too
+        stage.note(f"loss {loss:.3f}{right} · {record.tokens_per_s:,.0f} tokens/s")
 
     def _mend(self) -> None:
         """After several failed steps take the weights of the last checkpoint, and go on with other text."""
@@ -302,6 +306,7 @@ class Pretraining:
             "valid": asdict(self._valid) if self._valid else None,
             "recipe": self._material.recipe.model_dump(mode="json"),
             "corpus": self._material.corpus.fingerprint,
+            "teachers": self._teachers,
             "versions": {"unmask": __version__, "torch": torch.__version__},
         }
         weights = {name: parameter.data for name, parameter in trainer.model.named_parameters()}
@@ -313,7 +318,9 @@ class Pretraining:
         with parallel.gathered(self.trainer.model):
             if parallel.rank() == 0:
                 card = model_card(self._material, self.trainer.counters, self._valid)
-                save_model(self.trainer.model, self._run / name, self._material.tokenizer, card)
+                recipe = self._material.recipe
+                facts = {"hybrid": True} if recipe.objective.causal and not recipe.model.causal else None
+                save_model(self.trainer.model, self._run / name, self._material.tokenizer, card, facts)
 
     def _finish(self, wish: Wish) -> RunResult:
         counters = self.trainer.counters
@@ -349,13 +356,22 @@ def _check_folder(run: Path, resume: bool) -> None:
         raise OutputError(f"{run} holds a run already: add --resume to go on with it, or name another folder")
     if parallel.rank() > 0:
         return
-    others = run.is_dir() and any(
-        path.name[0] != "." and path.name != "recipe.toml" for path in run.iterdir()
-    )
+    if (run / CONFIG).is_file():
+        raise OutputError(f"{run} holds a model: name a folder of its own for the run")
+    others = run.is_dir() and any(path.name[0] != "." and path.name != RECIPE for path in run.iterdir())
     if others and not any((run / name).exists() for name in _MARKS):
         raise OutputError(f"{run} holds other files and no run: name a folder of its own for the run")
     if not begun:
         (run / PLAN).unlink(missing_ok=True)  # of a run that was killed before its first checkpoint
+
+
+def _check_begun(run: Path, recipe: Recipe, progress: Progress) -> None:
+    """Compare with the settings of the run that goes on, before its text is prepared with others."""
+    if not checkpoints(run / "checkpoints"):
+        progress.say(f"{run} holds no checkpoint yet: the run begins")
+    elif (run / RECIPE).is_file():
+        old = load_recipe(run / RECIPE)
+        _check_same_recipe(old.model_dump(mode="json"), recipe.model_copy(update={"model": old.model}))
 
 
 def _check_same_everywhere(material: Material) -> None:
@@ -368,9 +384,10 @@ def _check_same_everywhere(material: Material) -> None:
 
 
 def _check_same_recipe(old: dict[str, Any], new: Recipe) -> None:
-    """A run goes on with the settings it began with."""
-    before, now = _flat(old), _flat(new.model_dump(mode="json"))
-    changed = [key for key in now if key not in _FREE and now[key] != before.get(key)]
+    """A run goes on with the settings it began with; one that did not exist then had its default."""
+    before = _flat(Recipe().model_dump(mode="json")) | _flat(old)
+    now = _flat(new.model_dump(mode="json"))
+    changed = [key for key in now if key not in _FREE and now[key] != before[key]]
     if changed:
         raise ConfigError(f"this run began with another {', '.join(changed)}: go on with the same settings")
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from unmask.charts import Chart, Points, bars, lines
 from unmask.errors import InputError
 from unmask.progress import duration
 from unmask.report import Cell, Folded, Heading, Marked, Part, Table, write_page
-from unmask.runs import METRICS, read_metrics
+from unmask.runs import METRICS, RECIPE, read_metrics
+from unmask.target import CONFIG
 
 REPORT = "report.html"
 
@@ -25,6 +27,7 @@ _PARTS = {
     "mlm": "hidden tokens",
     "next": "next tokens",
     "sbo": "span boundary",
+    "taught": "what teachers expect",
     "nsp": "next sentence",
     "sop": "sentence order",
 }
@@ -44,13 +47,15 @@ def run_parts(run: Path) -> list[Part]:
     """What there is to see of a run, finished or not."""
     if not (run / METRICS).is_file():
         raise InputError(f"{run} is not a run: it holds no {METRICS}; name the folder given to pretrain -o")
+    if (run / CONFIG).is_file():  # fine-tuning measures other things, and wrote its own page
+        raise InputError(f"{run} is a model and not a run: name the folder given to pretrain -o")
     records = list(read_metrics(run))
     of = {split: [r for r in records if r["split"] == split] for split in ("train", "valid", "cloze")}
     if not of["train"]:
         return ["Nothing is measured yet."]
-    recipe = run / "recipe.toml"
+    recipe = (run / RECIPE).read_text("utf-8") if (run / RECIPE).is_file() else ""
     return [
-        _summary(run, of["train"], of["valid"]),
+        _summary(run, of["train"], of["valid"], recipe),
         *_skipped(of["train"]),
         Heading("Learning"),
         *_learning(of["train"], of["valid"]),
@@ -59,11 +64,11 @@ def run_parts(run: Path) -> list[Part]:
         *_clozes(of["cloze"], causal=bool(of["valid"]) and _main(of["valid"][-1]) == "next"),
         Heading("Pace"),
         *_pace(of["train"]),
-        *([Folded("The recipe as run", recipe.read_text("utf-8"))] if recipe.is_file() else []),
+        *([Folded("The recipe as run", recipe)] if recipe else []),
     ]
 
 
-def _summary(run: Path, train: Records, valid: Records) -> Table:
+def _summary(run: Path, train: Records, valid: Records, recipe: str) -> Table:
     last = train[-1]
     plan = json.loads((run / "plan.json").read_text("utf-8")) if (run / "plan.json").is_file() else {}
     of = f" of {plan['steps']:,}" if plan else ""
@@ -71,6 +76,8 @@ def _summary(run: Path, train: Records, valid: Records) -> Table:
     rows.append(("time in steps", duration(last["seconds"])))
     if plan:
         rows.append(("parameters", f"{plan['parameters']:,}"))
+    if teachers := tomllib.loads(recipe).get("objective", {}).get("teachers"):
+        rows.append(("taught by", ", ".join(teachers)))
     if valid:
         rows += _scores(valid)
     return Table(("", ""), rows)

@@ -3,11 +3,12 @@
 import typer
 
 from unmask.cli.analyse import attention, geometry, probe, senses
+from unmask.cli.options import Commands
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(
+    group = Commands(
         help="Look inside a model: geometry, senses, attention, probes.",
         no_args_is_help=True,
         rich_markup_mode="markdown",

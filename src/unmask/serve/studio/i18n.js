@@ -30,8 +30,11 @@ export function setLanguage(chosen) {
 /** Whether a text is one of the examples that the panels begin with. */
 export const isExample = (text) =>
   Object.entries(strings).some(
-    ([key, words]) => /example|^tasks\..*-.*\./.test(key) && words[current] === text,
+    ([key, words]) => /example|^tasks\..*-.*\./.test(key) && Object.values(words).includes(text),
   );
+
+/** An example in the language of a model, if its card says one of ours; else in that of the interface. */
+export const example = (key, model) => strings[key][model.language?.slice(0, 2)] ?? t(key);
 
 /** Whether there are words of a key. */
 export const known = (key) => key in strings;

@@ -3,7 +3,7 @@
 import { post } from "../api.js";
 import { area, debounce, div, field, fill, h, note, segmented, select } from "../dom.js";
 import { headGrid, MEASURES } from "../heads.js";
-import { decimal, t } from "../i18n.js";
+import { decimal, example, t } from "../i18n.js";
 import { emptyCard, inspectable, modelField, named } from "../models.js";
 import { overText } from "../overtext.js";
 import { status } from "../status.js";
@@ -23,7 +23,7 @@ export function mount(root, { info, params, save, announce }) {
     token: params.get("token") ?? "",
     way: known(WAYS, params.get("way")),
   };
-  const text = area(params.get("text") ?? t("attention.example"), 2, 5000);
+  const text = area(params.get("text") ?? example("attention.example", chosen.model), 2, 5000);
   const results = h("div");
   const work = status("attention.busy", results);
   let closeView = () => {};

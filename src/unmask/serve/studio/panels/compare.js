@@ -3,7 +3,7 @@
 import { post } from "../api.js";
 import { askCandidates, candidateColumn } from "../candidates.js";
 import { area, debounce, div, field, fill, h, note } from "../dom.js";
-import { decimal, number, t } from "../i18n.js";
+import { decimal, example, number, t } from "../i18n.js";
 import { emptyCard, modelField } from "../models.js";
 import { sentence } from "../sentence.js";
 import { status } from "../status.js";
@@ -42,7 +42,7 @@ export function mount(root, { info: { models }, params, save }) {
       return void fill(form, note(t("compare.nothing")));
     }
     if (!shared.includes(task)) task = shared[0];
-    inputs = task === FILL ? fillInputs(given, soon) : taskInputs(task, pair, given, soon);
+    inputs = task === FILL ? fillInputs(pair[0], given, soon) : taskInputs(task, pair, given, soon);
     const choice = taskChoice(shared, task, (one) => {
       task = one;
       showForm(new URLSearchParams());
@@ -108,14 +108,14 @@ function abilities({ name, tasks }) {
   return div("stack", note(t("compare.able")), h("ul", { class: "abilities" }, tasks.map(link)));
 }
 
-function fillInputs(given, changed) {
-  const example = t("fill.example");
-  const text = area(given.get("text") ?? example, 2, 5000);
+function fillInputs(model, given, changed) {
+  const begin = example("fill.example", model);
+  const text = area(given.get("text") ?? begin, 2, 5000);
   const words = sentence((chosen) => {
     words.show(text.value, chosen);
     changed();
   });
-  const hidden = given.get("hidden") ?? (text.value === example ? t("fill.example.hidden") : "");
+  const hidden = given.get("hidden") ?? (text.value === begin ? example("fill.example.hidden", model) : "");
   words.show(text.value, hidden.split(",").filter(Boolean).map(Number));
   text.addEventListener("input", () => {
     words.show(text.value, words.keepMasks(text.value));

@@ -2,7 +2,7 @@
 
 import { askCandidates, candidateColumn } from "../candidates.js";
 import { area, debounce, div, field, fill, h, note } from "../dom.js";
-import { percent, t } from "../i18n.js";
+import { example, percent, t } from "../i18n.js";
 import { able, modelField, named, emptyCard } from "../models.js";
 import { sentence } from "../sentence.js";
 import { status } from "../status.js";
@@ -16,8 +16,8 @@ export function mount(root, { info, params, save, announce }) {
   if (!models.length) return void fill(root, emptyCard(t("fill.none")));
   let model = named(models, params.get("model"));
   let asked = null; // {model, masked, places, masks} of the last answer
-  const example = t("fill.example");
-  const text = area(params.get("text") ?? example, 2, 20000);
+  const begin = example("fill.example", model);
+  const text = area(params.get("text") ?? begin, 2, 20000);
   const words = sentence(hideWords);
   const results = div("columns");
   const work = status("fill.busy", results);
@@ -91,7 +91,7 @@ export function mount(root, { info, params, save, announce }) {
     h("h2", { class: "unseen" }, t("fill.candidates")),
     results,
   );
-  const given = params.get("hidden") ?? (text.value === example ? t("fill.example.hidden") : "");
+  const given = params.get("hidden") ?? (text.value === begin ? example("fill.example.hidden", model) : "");
   words.show(text.value, given.split(",").filter(Boolean).map(Number));
   ask();
   return () => {

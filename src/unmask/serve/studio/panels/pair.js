@@ -2,14 +2,15 @@
 
 import { post } from "../api.js";
 import { area, debounce, div, field, fill, h, note, roving } from "../dom.js";
-import { decimal, t } from "../i18n.js";
-import { modelAndLayer } from "../models.js";
+import { decimal, example, t } from "../i18n.js";
+import { modelAndLayer, named } from "../models.js";
 import { status } from "../status.js";
 import { slicer } from "../words.js";
 
 export function mountPair(root, { models, params, save, announce }) {
   const { list, layers, state, asked } = modelAndLayer(models, params, ask);
-  const box = (name) => area(params.get(name) ?? t(`pair.${name}.example`), 2, 5000);
+  const model = named(models, params.get("model"));
+  const box = (name) => area(params.get(name) ?? example(`pair.${name}.example`, model), 2, 5000);
   const [a, b] = [box("a"), box("b")];
   const results = h("div");
   const work = status("pair.busy", results);

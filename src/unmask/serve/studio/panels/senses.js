@@ -2,20 +2,21 @@
 
 import { post } from "../api.js";
 import { area, debounce, div, field, fill, h, note, select } from "../dom.js";
-import { t } from "../i18n.js";
-import { modelAndLayer } from "../models.js";
+import { example, t } from "../i18n.js";
+import { modelAndLayer, named } from "../models.js";
 import { senseMap } from "../sensemap.js";
 import { status } from "../status.js";
 
 export function mountSenses(root, { models, params, save, announce }) {
   const { list, layers, state, asked } = modelAndLayer(models, params, ask);
+  const model = named(models, params.get("model"));
   let count = params.get("senses") ?? "";
   const word = h("input", {
-    value: params.get("word") ?? t("senses.word.example"),
+    value: params.get("word") ?? example("senses.word.example", model),
     maxlength: 80,
     spellcheck: false,
   });
-  const texts = area(params.get("texts") ?? t("senses.texts.example"), 8, 60000);
+  const texts = area(params.get("texts") ?? example("senses.texts.example", model), 8, 60000);
   const results = h("div");
   const work = status("senses.busy", results);
 
