@@ -208,6 +208,14 @@ def test_ctrl_c_is_one_line(folder: Path) -> None:
         assert waiting.stderr.read() == "unmask: stopped by Ctrl-C\n"
 
 
+def test_a_corpus_without_validation_is_told(folder: Path) -> None:
+    (folder / "one.txt").write_text("um só\ndocumento", "utf-8")
+    for changes, told in (([], True), (["--set", "prepare.valid=0"], False)):
+        made = run("prepare", "one.txt", "-t", "vocab", "-o", f"one-{told}", "-q", *changes, cwd=folder)
+        assert made.returncode == 0, made.stderr
+        assert ("no document fell to validation" in made.stdout) is told
+
+
 def test_wrong_encoding_is_named(folder: Path) -> None:
     (folder / "latin.txt").write_bytes("olá, café".encode("latin-1"))
     failed = run("prepare", "latin.txt", "-t", "vocab", "-o", "z", cwd=folder)

@@ -1,6 +1,7 @@
 """The demo, small: from documentation to filled masks, and what it says at the end."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 from unmask.cli import app
 from unmask.config import load_recipe
 from unmask.demo import CLOZES, DemoResult, run_demo
-from unmask.errors import ConfigError
+from unmask.errors import ConfigError, OutputError
 from unmask.runs import read_metrics
 
 PACKAGES = ("joblib", "scipy.optimize")  # both come with what unmask needs
@@ -87,3 +88,14 @@ def test_a_model_that_cannot_fill_is_refused_at_once(changes: list[str], tmp_pat
     with pytest.raises(ConfigError, match="filled masks"):
         run_demo(tmp_path / "demo", recipe)
     assert not (tmp_path / "demo").exists()
+
+
+@pytest.mark.parametrize("names", [["report.html"], ["text.jsonl", "thesis.tex"]])
+def test_a_folder_with_other_files_is_left_alone(names: list[str], tmp_path: Path) -> None:
+    for name in names:
+        (tmp_path / name).write_text("mine")
+    with pytest.raises(OutputError, match="holds other files"):
+        run_demo(tmp_path, load_recipe("tiny-docs"))
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys(names, "mine")
+    with pytest.raises(OutputError, match=re.escape(str(tmp_path / names[0]))):
+        run_demo(tmp_path / names[0], load_recipe("tiny-docs"))

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from unmask.config import Recipe
 from unmask.data.shards import Corpus
-from unmask.errors import ConfigError
-from unmask.files import atomic_path, write_atomic
+from unmask.errors import ConfigError, OutputError
+from unmask.files import atomic_path, disk_errors, write_atomic
 from unmask.progress import SILENT, Progress, duration
 from unmask.report import Heading, Part, Table, write_page
+from unmask.target import check_place
 from unmask.text import find_sources, harvest_docs
 from unmask.text.harvest import PACKAGES
 from unmask.tokenizer import Tokenizer
@@ -33,6 +34,7 @@ CLOZES = {
     "For [MASK], the following line prints a message.": "example",
 }
 _KINDS = ("masked", "random", "kept")
+_MADE = ("text.jsonl", "clozes.txt", "run", "report.html")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ def run_demo(
             "the demo ends with filled masks: its model must learn to fill them (objective.mlm)"
         )
     began = time.monotonic()
-    text, clozes, run = out / "text.jsonl", out / "clozes.txt", out / "run"
+    text, clozes, run, report = (out / name for name in _MADE)
+    _check_folder(out)
     if not text.is_file():
         _harvest(text, packages, progress)
     write_atomic(clozes, "".join(f"{sentence}\t{answer}\n" for sentence, answer in CLOZES.items()))
@@ -105,10 +108,19 @@ def run_demo(
         training=training,
         filled=fill_clozes(Path(training.model)) if training.model else (),
         seconds=time.monotonic() - began,
-        report=str(out / "report.html"),
+        report=str(report),
     )
     _write_report(result)
     return result
+
+
+def _check_folder(out: Path) -> None:
+    """The demo works in a folder of its own, and goes on in one that it began."""
+    check_place(out)
+    with disk_errors(out):
+        names = {path.name for path in out.iterdir() if path.name[0] != "."} if out.exists() else set()
+    if names and (_MADE[0] not in names or not names.issubset(_MADE)):
+        raise OutputError(f"{out} holds other files: name a folder of its own for the demo")
 
 
 def fill_clozes(model: Path, top: int = 3) -> tuple[Filled, ...]:

@@ -60,6 +60,19 @@ def read(path: Path) -> list[dict[str, object]]:
         return list(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ","))
 
 
+@pytest.mark.parametrize("form", [".csv", ".tsv"])
+def test_columns_of_later_rows_are_kept(tmp_path: Path, classifier: Classifier, form: str) -> None:
+    rows = [{"text": "a\nb"}, {"text": 'so, "so"', "id": 7}, {"text": "x" * 140_000, "note": "late\tone"}]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    predict_file(classifier, tmp_path / "in.jsonl", tmp_path / f"out{form}")
+    found = read(tmp_path / f"out{form}")
+    assert [row["text"] for row in found] == [row["text"] for row in rows]
+    assert [row["id"] for row in found] == ["", "7", ""]
+    assert [row["note"] for row in found] == ["", "", "late\tone"]
+    assert all(row["predicted"] in ("good", "bad") for row in found)
+    assert {path.name for path in tmp_path.iterdir()} == {"in.jsonl", f"out{form}"}
+
+
 @pytest.mark.parametrize("form", [".jsonl", ".csv", ".tsv"])
 def test_classes(tmp_path: Path, classifier: Classifier, form: str) -> None:
     texts = [example.text for example in reviews()[:5]]

@@ -116,6 +116,11 @@ def prepare(
         )
     else:
         _print_corpus(out, manifest)
+        if settings.prepare.valid and not manifest["splits"]["valid"]["documents"]:
+            typer.echo(
+                "no document fell to validation: for more, --set prepare.valid=0.2, "
+                "or --documents line if every line is a document"
+            )
 
 
 def corpus(

@@ -42,6 +42,7 @@ Row = dict[str, Any]
 _ROWS = 1024
 _PEEK = 100  # lines by which CoNLL is known from plain text
 _OUTPUTS = (".jsonl", ".csv", ".tsv", ".conll")
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
 def predict_file(
@@ -55,17 +56,17 @@ def predict_file(
     first = next(predicted, None)  # what cannot be read is told before anything is written
     if first is None:
         raise nothing_in(Source(path, path.name), "row")
-    count = 0
-    with (
-        progress.stage("predicting", None, "rows") as stage,
-        atomic_path(out) as temporary,
-        temporary.open("w", encoding="utf-8", newline="") as file,
-    ):
-        write = _writer(file, out, first)
-        for row in _chain(first, predicted):
-            write(row)
-            count += 1
-            stage.advance(1)
+    count, names = 0, list(_flat(first))
+    at_first = len(names)
+    with progress.stage("predicting", None, "rows") as stage, atomic_path(out) as temporary:
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            write = _writer(file, out, names)
+            for row in _chain(first, predicted):
+                write(row)
+                count += 1
+                stage.advance(1)
+        if len(names) > at_first:
+            _widen(temporary, out.suffix, names)
     return count
 
 
@@ -244,22 +245,42 @@ def _chain(first: Row, rest: Iterator[Row]) -> Iterator[Row]:
     yield from rest
 
 
-def _writer(file: IO[str], out: Path, first: Row) -> Callable[[Row], object]:
+def _writer(file: IO[str], out: Path, names: list[str]) -> Callable[[Row], object]:
     if out.suffix == ".jsonl":
         return _json_writer(file)
-    return _conll_writer(file, out) if out.suffix == ".conll" else _csv_writer(file, out.suffix, first)
+    return _conll_writer(file, out) if out.suffix == ".conll" else _csv_writer(file, out.suffix, names)
 
 
 def _json_writer(file: IO[str]) -> Callable[[Row], object]:
     return lambda row: file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
 
 
-def _csv_writer(file: IO[str], form: str, first: Row) -> Callable[[Row], object]:
-    writer = csv.DictWriter(
-        file, list(_flat(first)), extrasaction="ignore", delimiter="\t" if form == ".tsv" else ","
-    )
-    writer.writeheader()
-    return lambda row: writer.writerow(_flat(row))
+def _csv_writer(file: IO[str], form: str, names: list[str]) -> Callable[[Row], object]:
+    """Columns that only later rows have are added to the names, and written at the end of those rows."""
+    writer = csv.writer(file, delimiter=_DELIMITERS[form])
+    writer.writerow(names)
+
+    def write(row: Row) -> None:
+        flat = _flat(row)
+        names.extend(name for name in flat if name not in names)
+        writer.writerow([flat.get(name) for name in names])
+
+    return write
+
+
+def _widen(path: Path, form: str, names: list[str]) -> None:
+    """Give a table a header of all its columns, and every row as many cells."""
+    delimiter = _DELIMITERS[form]
+    csv.field_size_limit(LIMIT)
+    with (
+        atomic_path(path) as temporary,
+        path.open(encoding="utf-8", newline="") as file,
+        temporary.open("w", encoding="utf-8", newline="") as whole,
+    ):
+        rows, writer = csv.reader(file, delimiter=delimiter), csv.writer(whole, delimiter=delimiter)
+        next(rows)
+        writer.writerow(names)
+        writer.writerows(row + [""] * (len(names) - len(row)) for row in rows)
 
 
 def _conll_writer(file: IO[str], out: Path) -> Callable[[Row], object]:
