@@ -125,8 +125,8 @@ def quantise_dynamically(source: Path, target: Path) -> None:
 def make_graphs(folder: Path, scratch: Path) -> None:
     from unmask.predict.convert import convert
 
-    convert(folder, scratch / "onnx", "onnx")
-    convert(folder, scratch / "int8", "onnx", int8=True)
+    convert(folder, scratch / "onnx", "onnx", overwrite=True)
+    convert(folder, scratch / "int8", "onnx", int8=True, overwrite=True)
     quantise_dynamically(scratch / "onnx" / "model.onnx", scratch / "dynamic.onnx")
 
 

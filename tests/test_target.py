@@ -253,6 +253,72 @@ def test_the_old_model_is_back_before_it_is_asked_for(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a"]
 
 
+def test_the_old_model_is_back_in_a_folder_made_since(tmp_path: Path) -> None:
+    write(tmp_path / ".a.unmask-old", "old")
+    (tmp_path / "a").mkdir()  # by a script, before the same command
+    check_target(tmp_path / "a", overwrite=True)
+    assert contents(tmp_path / "a") == OLD
+    assert names(tmp_path) == ["a"]
+    (tmp_path / "a").rename(tmp_path / ".a.unmask-old")
+    write(tmp_path / "a", "mine", "notes.txt")
+    with pytest.raises(OutputError, match="holds other files and no model"):
+        check_target(tmp_path / "a", overwrite=True)
+    assert contents(tmp_path / ".a.unmask-old") == OLD
+
+
+def test_an_interrupt_between_the_renames_leaves_the_old_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, rename = write(tmp_path / "a", "old"), Path.rename
+
+    def interrupted(self: Path, target: Path) -> Path:
+        done = rename(self, target)
+        if self == folder:
+            raise KeyboardInterrupt
+        return done
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        put(folder, overwrite=True)
+    assert contents(folder) == OLD
+    assert names(tmp_path) == ["a"]
+
+
+def test_files_that_cannot_all_be_moved_up_are_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, rename = tmp_path / "a", Path.rename
+    folder.mkdir()
+
+    def refuse(self: Path, target: Path) -> Path:
+        if self.name == "config.json":
+            raise OSError(5, "Input/output error")
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", refuse)
+        with pytest.raises(OutputError, match=r"Input/output error; the new model is in .*unmask-new$"):
+            put(folder)
+    check_target(folder, overwrite=True)  # the next one puts it right
+    assert contents(folder) == NEW
+
+
+def test_a_room_that_another_one_made_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As two commands do to each other that write under a folder which is not there yet."""
+    make, removed = os.mkdir, []
+
+    def disturbed(path: Any, *rest: Any) -> None:
+        if not removed and ".a.unmask-" in str(path):
+            (tmp_path / "out").rmdir()
+            removed.append(path)
+        make(path, *rest)
+
+    monkeypatch.setattr(os, "mkdir", disturbed)
+    put(tmp_path / "out" / "a")
+    assert removed
+    assert contents(tmp_path / "out" / "a") == NEW
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path

@@ -37,6 +37,7 @@ def worker_pool(
 ) -> ProcessPoolExecutor:
     """Processes that each call `setup(*values)` first. Ctrl-C is for their parent, who ends them."""
     spawn = get_context("spawn")  # a forked copy of a process with threads may hang
+    resource_tracker.ensure_running()  # started by the first lock, it would undo the mask
     with signals_held(signal.SIGINT):  # left half begun, they and their locks would be complained of
         pool = ProcessPoolExecutor(workers, spawn, _begin, (setup, values))
         pool.submit(int)  # starts them all
@@ -50,7 +51,6 @@ def signals_held(*numbers: signal.Signals) -> Iterator[None]:
     before: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():  # which is told what other threads hear
         before = {number: signal.signal(number, lambda heard, _: held.append(heard)) for number in numbers}
-    resource_tracker.ensure_running()  # started by the first lock, it would undo the mask
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)  # what starts here inherits it
     try:
         yield

@@ -26,6 +26,7 @@ WEIGHTS = ("model*.safetensors", "pytorch_model*.bin", "*.onnx")
 BUNDLED = Path(__file__).parent / "models"
 """Models that come with the package, each in a folder of its name."""
 _MODULES = "modules.json"
+_TRIES = 100  # to have a folder that others make and remove
 _PARTS = (
     CONFIG,
     "generation_config.json",
@@ -135,7 +136,10 @@ def whole_folder(folder: Path, overwrite: bool = False) -> Iterator[Path]:
                         _put(unfinished, place)
                 except OutputError as error:
                     kept = unfinished.with_name(f"{place.name}-{secrets.token_hex(4)}")
-                    unfinished.rename(kept)
+                    if unfinished.is_dir():
+                        unfinished.rename(kept)
+                    else:  # some of its files are in their place
+                        kept = _new(place)
                     raise OutputError(f"{error}; the new model is in {kept}") from error
 
 
@@ -226,12 +230,18 @@ def _unfinished(folder: Path) -> Iterator[Path]:
     unfinished = room / f"{_mark(folder)}{secrets.token_hex(4)}"
     missing = [path for path in (room, *room.parents) if not path.exists()]
     try:
-        room.mkdir(parents=True, exist_ok=True)
         with ExitStack() as locked:
-            with _alone(room):  # nobody takes it for one that was left, before it is locked
-                _clear(room, folder)
-                unfinished.mkdir()
-                locked.enter_context(_alone(unfinished))
+            for left in reversed(range(_TRIES)):
+                try:
+                    room.mkdir(parents=True, exist_ok=True)
+                    with _alone(room):  # nobody takes it for one that was left, before it is locked
+                        _clear(room, folder)
+                        unfinished.mkdir()
+                        locked.enter_context(_alone(unfinished))
+                    break
+                except FileNotFoundError:  # one that only looked removed the room that it had made
+                    if not left:
+                        raise
             yield unfinished
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -247,9 +257,9 @@ def _put(unfinished: Path, folder: Path) -> None:
         _move_up(_new(folder))
         return
     old = _old(folder)
-    if folder.exists():
-        folder.rename(old)
     try:
+        if folder.exists():
+            folder.rename(old)
         unfinished.rename(folder)
     finally:
         if old.is_dir() and not folder.exists():
@@ -269,16 +279,21 @@ def _put_right(folder: Path) -> None:
     """End what a killed process left half done: the old model comes back, or the new one is moved up."""
     if _old(folder).is_dir():
         with _alone(folder.parent):  # it may be alive
-            if _old(folder).is_dir() and not folder.exists():
+            if _old(folder).is_dir() and _is_free(folder):
                 _old(folder).rename(folder)
     if _new(folder).is_dir():
         with _alone(folder):
             _move_up(_new(folder))
 
 
+def _is_free(folder: Path) -> bool:
+    """Whether a folder can be renamed to this: nothing is there, or somebody has made it and put nothing in."""
+    return not any(folder.iterdir()) if folder.is_dir() else not folder.exists()
+
+
 def _clear(room: Path, folder: Path) -> None:
     """Remove what killed processes left."""
-    if folder.exists():
+    if (folder / CONFIG).is_file():  # the new one is whole
         shutil.rmtree(_old(folder), ignore_errors=True)
     with suppress(PermissionError):  # a place where one may write and not look
         for path in room.iterdir():

@@ -6,6 +6,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ import unmask
 from unmask.checkpoint import load_model
 from unmask.errors import ConfigError, InputError, OutputError
 from unmask.predict import Answerer, Classifier, Tagger
-from unmask.progress import Progress, Stage
+from unmask.progress import SILENT, Progress, Stage
 from unmask.runs import read_metrics
-from unmask.tasks.examples import QuestionExample, TaggedExample, TextExample
+from unmask.tasks.examples import QuestionExample, TaggedExample, TextExample, count_repeated
 from unmask.tasks.finetune import finetune
 from unmask.tasks.kinds import Evaluation
 from unmask.tasks.run import Run, freeze
@@ -360,6 +361,12 @@ def test_validation_examples_that_are_trained_on_are_told(
     assert result.judges == f"12 examples, {words} of which it was trained on"
     assert f"On {result.judges} and chosen by:" in (tmp_path / "out/README.md").read_text("utf-8")
     assert f"Validated on {result.judges}." in (tmp_path / "out/report.html").read_text("utf-8")
+
+
+def test_examples_may_be_made_of_lists() -> None:
+    mine = TaggedExample(["Rui", "mora"], ["B-X", "O"], "here")  # type: ignore[arg-type]
+    assert count_repeated([mine], [replace(mine, place="there")], SILENT) == 1
+    assert count_repeated([mine], [replace(mine, tags=["O", "O"])], SILENT) == 0  # type: ignore[arg-type]
 
 
 def test_a_split_is_made_and_said(tmp_path: Path, base: Path, fast: FinetuneConfig) -> None:

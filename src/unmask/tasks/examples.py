@@ -63,8 +63,8 @@ def second_texts(examples: Sequence[TextExample]) -> list[str] | None:
 
 def count_repeated(valid: Sequence[Example], train: Sequence[Example], progress: Progress) -> int:
     """How many validation examples are among those of the training, label and all; it is told."""
-    known = {replace(example, place="") for example in train}
-    repeated = sum(replace(example, place="") in known for example in valid)
+    known = {_content(example) for example in train}
+    repeated = sum(_content(example) in known for example in valid)
     if repeated:
         progress.say(
             f"{repeated:,} of {len(valid):,} validation examples are trained on too: the scores will say"
@@ -75,4 +75,9 @@ def count_repeated(valid: Sequence[Example], train: Sequence[Example], progress:
 
 def data_mark(examples: Sequence[Example]) -> str:
     """The same for the same labelled examples, in any order and from any file."""
-    return digest(*sorted(repr(replace(example, place="")) for example in examples))
+    return digest(*sorted(map(_content, examples)))
+
+
+def _content(example: Example) -> str:
+    """All of an example but where it stands."""
+    return repr(replace(example, place=""))

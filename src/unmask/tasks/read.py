@@ -145,7 +145,10 @@ def _tagged_row(row: Mapping[str, Any], place: str, labelled: bool) -> TaggedExa
 def check_tags(words: Sequence[Any], tags: Sequence[Any], place: str) -> None:
     """Refuse tags of which nobody knows whose they are."""
     if len(words) != len(tags):
-        raise InputError(f"{place}: {len(words)} words but {len(tags)} tags; give each word one tag")
+        raise InputError(
+            f"{place}: {len(words)} words but {len(tags)} tags; give each word one tag, "
+            "or the column another name if it holds something else"
+        )
 
 
 def _questions(source: Source, form: str, labelled: bool) -> Iterator[Example]:
