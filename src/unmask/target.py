@@ -287,7 +287,7 @@ def _put_right(folder: Path) -> None:
 
 
 def _is_free(folder: Path) -> bool:
-    """Whether a folder can be renamed to this: nothing is there, or somebody has made it and put nothing in."""
+    """Whether a folder can be renamed to this: nothing is there, or an empty one that somebody made."""
     return not any(folder.iterdir()) if folder.is_dir() else not folder.exists()
 
 
