@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -206,6 +207,26 @@ def test_ctrl_c_is_one_line(folder: Path) -> None:
             waiting.kill()
         assert waiting.stderr
         assert waiting.stderr.read() == "unmask: stopped by Ctrl-C\n"
+
+
+def test_ctrl_c_says_where_work_goes_on(folder: Path) -> None:
+    os.mkfifo(folder / "endless.txt")
+    command = [sys.executable, "-m", "unmask", "prepare", "endless.txt", "-t", "vocab", "-o", "later", "-q"]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, cwd=folder,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as waiting:  # fmt: skip
+        writer = None
+        while writer is None and waiting.poll() is None:
+            with suppress(OSError):  # until it is read, nobody can open it so
+                writer = os.open(folder / "endless.txt", os.O_WRONLY | os.O_NONBLOCK)
+            time.sleep(0.02)
+        waiting.send_signal(signal.SIGINT)
+        _, told = waiting.communicate(timeout=60)
+    assert writer is not None, told
+    os.close(writer)
+    assert waiting.returncode == 130
+    assert told == "what is done is kept: the same command goes on\nunmask: stopped by Ctrl-C\n"
 
 
 def test_a_corpus_without_validation_is_told(folder: Path) -> None:

@@ -27,6 +27,10 @@ def disk_errors(target: Path) -> Iterator[None]:
             ) from error
         if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
             raise OutputError(f"not allowed to write {target}: check the folder's permissions") from error
+        if error.errno in {errno.ENOTDIR, errno.EEXIST}:
+            raise OutputError(
+                f"cannot write {target}: a file is where a folder is wanted; name another"
+            ) from error
         raise OutputError(f"cannot write {target}: {error.strerror or error}") from error
 
 

@@ -363,6 +363,14 @@ def test_nothing_left_after_cleaning(tmp_path: Path, tokenizer: Tokenizer, heard
     assert heard.said == []  # the error says it all
 
 
+def test_an_input_that_cannot_be_read_leaves_nothing(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    for workers in (1, 2):
+        with pytest.raises(InputError, match="there is no column text"):
+            prepare(find_sources([str(tmp_path / "a.csv")]), tokenizer, tmp_path / "new", workers=workers)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
 def test_a_column_that_was_not_named_is_told_once(
     tmp_path: Path, tokenizer: Tokenizer, recipe: Recipe, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:

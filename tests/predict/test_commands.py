@@ -103,6 +103,12 @@ def test_score_takes_several_files(run: Run, folder: Folder, tmp_path: Path) -> 
     assert f"{c}: the text is taken from the column frase\n" in err
     _, twice, _ = run("score", a, f"{tmp_path}/./a.txt", tmp_path / "a*.txt", "-m", folder(), "-q")
     assert twice.splitlines() == out.splitlines()[1:] * 3
+    (tmp_path / "d.csv").write_text("obra,trecho\n1,O gato dorme.\n")
+    _, named, _ = run("score", tmp_path / "d.csv", "--column", "trecho", "-m", folder(), "-q")
+    assert named.splitlines() == out.splitlines()[1:]
+    status, _, err = run("score", tmp_path / "d.csv", "-m", "mini-pt", "-q")
+    assert status == 2
+    assert err.endswith("only obra, trecho; say which with --column NAME\n")
     (tmp_path / "d.csv").write_text('text\n""\n')
     for given, told in (
         ([b], f"{b} is empty: there is no text in it"),

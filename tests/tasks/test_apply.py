@@ -60,6 +60,24 @@ def read(path: Path) -> list[dict[str, object]]:
         return list(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ","))
 
 
+def test_long_rows_are_answered_in_smaller_lots(tmp_path: Path, classifier: Classifier) -> None:
+    """So that progress is seen."""
+    (tmp_path / "in.jsonl").write_text((json.dumps({"text": "bom " * 5000}) + "\n") * 9)
+    lots: list[int] = []
+    whole = classifier.classify
+
+    def counted(texts: list[str], pairs: list[str] | None) -> object:
+        lots.append(len(texts))
+        return whole(texts, pairs)
+
+    classifier.classify = counted  # type: ignore[method-assign, assignment]
+    try:
+        assert predict_file(classifier, tmp_path / "in.jsonl", tmp_path / "out.jsonl") == 9
+    finally:
+        classifier.classify = whole  # type: ignore[method-assign]
+    assert lots == [5, 4]
+
+
 @pytest.mark.parametrize("form", [".csv", ".tsv"])
 def test_columns_of_later_rows_are_kept(tmp_path: Path, classifier: Classifier, form: str) -> None:
     rows = [{"text": "a\nb"}, {"text": 'so, "so"', "id": 7}, {"text": "x" * 140_000, "note": "late\tone"}]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from seqeval.metrics.sequence_labeling import get_entities
+from tests.conftest import Heard
 
 from unmask.errors import InputError
 from unmask.tasks.columns import Columns
@@ -319,3 +320,14 @@ def test_rows_without_labels_are_read_as_a_stream(tmp_path: Path) -> None:
 )
 def test_real_files(data_root: Path, task: Any, name: str, columns: dict[str, Any], count: int) -> None:
     assert len(read_examples(task, data_root / "eval" / name, Columns(**columns))) == count
+
+
+def test_columns_that_change_are_told(tmp_path: Path, heard: Heard) -> None:
+    rows = [{"text": "a", "label": "x"}, {"frase": "b", "label": "y"}, {"text": "c", "label": "x"}] * 2
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = read_examples("classify", tmp_path / "a.jsonl", progress=heard)
+    assert [example.text for example in found if isinstance(example, TextExample)] == ["a", "b", "c"] * 2
+    assert heard.said == [
+        f"{tmp_path / 'a.jsonl'}: the text in text, the label in label",
+        f"{tmp_path / 'a.jsonl'}, line 2: the text in frase, the label in label",
+    ]

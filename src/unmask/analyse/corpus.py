@@ -16,9 +16,10 @@ def sentences(sources: Sequence[Source], progress: Progress = SILENT) -> Iterato
     """Every sentence of every document, as a stream; files without any text are an error."""
     config = TextConfig()
     clean, empty, found = Cleaner(config), list[Source](), False
+    columns = TextColumns(config, progress, "name the one with the text so")
     total = sum(source.expected_chars for source in sources)
     with progress.stage("text", total or None, "characters") as stage:
-        for document in read_sources(sources, config, empty, TextColumns(config, progress)):
+        for document in read_sources(sources, config, empty, columns):
             stage.advance(len(document.text))
             text, reason = clean(document.text)
             if reason is None:

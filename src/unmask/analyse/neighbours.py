@@ -305,7 +305,7 @@ def add_file(
         made = replace(index.settings, truncate=settings.truncate) if settings else index.settings
         entry: dict[str, Any] = {"name": source.name, "state": list(source.state() or ())}
         if any(entry.items() <= before.items() for before in index.files):
-            raise InputError(f"{source} is in {folder} already")
+            raise InputError(f"{source} is in {folder} already: leave --add out to search it")
         parts, column = _part_folder(folder, len(index.files)), chosen_column(source, column, progress)
         _begin(folder, parts, entry | {"column": column} | made.facts(model))
         with progress.stage("embedding", source.expected_chars / 1e6, "MB") as stage:

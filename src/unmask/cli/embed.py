@@ -5,7 +5,15 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from unmask.cli.options import Json, ModelFolder, Quiet, load_model, print_json, progress
+from unmask.cli.options import (
+    Json,
+    ModelFolder,
+    Quiet,
+    kept_when_interrupted,
+    load_model,
+    print_json,
+    progress,
+)
 
 _EXAMPLES = """
     unmask embed sentences.txt --model model/ -o vectors.npy
@@ -135,10 +143,11 @@ def embed(
     settings = EmbedSettings(level, which, pool, normalise, truncate, fitted)
     checked(out, settings, fit_standardise)
     shown = progress(quiet)
-    if engine == "ray":
-        done = embed_on_ray(model, file, out, settings, column, fit_standardise, ray_address, shown)
-    else:
-        done = embed_file(load_model(model, quiet), file, out, settings, column, fit_standardise, shown)
+    with kept_when_interrupted():
+        if engine == "ray":
+            done = embed_on_ray(model, file, out, settings, column, fit_standardise, ray_address, shown)
+        else:
+            done = embed_file(load_model(model, quiet), file, out, settings, column, fit_standardise, shown)
     if json_:
         print_json(asdict(done))
         return

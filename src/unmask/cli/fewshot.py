@@ -97,8 +97,10 @@ def _settings() -> "type[FewshotConfig]":
 
 
 def _print(result: "FewshotResult") -> None:
-    from unmask.tasks.fewshot import table
+    from unmask.tasks.fewshot import stopped, table
 
+    if result.stopped:
+        typer.echo(stopped(result))
     names, rows = table(result)
     for row in (names, *rows):
         typer.echo(f"{row[0]:<10}" + "".join(f"{cell:>16}" for cell in row[1:]))

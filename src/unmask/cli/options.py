@@ -3,7 +3,8 @@
 import difflib
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,6 +72,16 @@ def progress(quiet: bool) -> Progress:
     from unmask.progress import Console
 
     return Console()
+
+
+@contextmanager
+def kept_when_interrupted() -> Iterator[None]:
+    """Say, where Ctrl-C ends the block, that nothing is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("what is done is kept: the same command goes on", err=True)
+        raise
 
 
 def check_piped(otherwise: str) -> None:

@@ -1,5 +1,6 @@
 """`unmask prepare` and `unmask corpus`: clean text to token shards, and a look at them."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,6 +14,7 @@ from unmask.cli.options import (
     RecipeFile,
     Texts,
     changes,
+    kept_when_interrupted,
     print_json,
     progress,
 )
@@ -104,10 +106,12 @@ def prepare(
         raise ConfigError("--ray-address goes with --engine ray, and takes all of the cluster: no --workers")
     check_place(out)
     given = find_sources(texts, out), Tokenizer.load(find_tokenizer(tokenizer)), out, settings, workers
-    if engine == "ray":
-        manifest = prepare_on_ray(*given, ray_address, progress(quiet))
-    else:
-        manifest = run(*given, job, progress(quiet))
+    read_again = all(source.path for source in given[0])
+    with kept_when_interrupted() if read_again else nullcontext():
+        if engine == "ray":
+            manifest = prepare_on_ray(*given, ray_address, progress(quiet))
+        else:
+            manifest = run(*given, job, progress(quiet))
     if json_:
         print_json(manifest)
     elif job and job.of > 1:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from unmask.cli.embed import Column
 from unmask.cli.options import (
     JsonLines,
     ModelFolder,
@@ -49,6 +50,7 @@ def score(
     ] = "word-l2r",
     tokens: Annotated[bool, typer.Option("--tokens", help="The score of every token as well.")] = False,
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut off what is too long.")] = False,
+    column: Column = "text",
     json_: JsonLines = False,
     quiet: Quiet = False,
 ) -> None:
@@ -60,7 +62,7 @@ def score(
     if not files:
         check_piped("name a file")
     tell = progress(quiet)
-    chunks = _chunks(read_texts(files or ["-"], tell))
+    chunks = _chunks(read_texts(files or ["-"], tell, column))
     first = next(chunks)  # a file that cannot be read is told before the model is loaded
     lm = load_language_model(model, quiet)
     from unmask.predict.inputs import TooLongError

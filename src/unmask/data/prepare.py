@@ -30,7 +30,7 @@ from unmask.config import Recipe, write_recipe
 from unmask.data.join import join_parts
 from unmask.data.parts import PartPool
 from unmask.data.shards import FORMAT, MANIFEST, Special, read_manifest
-from unmask.errors import ConfigError, CorpusError, InputError, OutputError
+from unmask.errors import ConfigError, CorpusError, InputError, OutputError, UserError
 from unmask.files import digest, disk_errors, write_json
 from unmask.processes import cores, folder_lock, ray_cluster, run_on_ray
 from unmask.progress import SILENT, Progress
@@ -92,7 +92,12 @@ def prepare(
             _clear(work)  # standard input cannot be read twice
         _start(work, {key: plan[key] for key in _SETTINGS})
         batches = file_batches(sources)
-        _make_parts(work, batches, tokenizer, recipe, workers or _workers(batches), job, progress)
+        try:
+            _make_parts(work, batches, tokenizer, recipe, workers or _workers(batches), job, progress)
+        except UserError:
+            if job.of == 1 and not any((work / "parts").iterdir()):  # there is nothing to go on with
+                _remove(out)
+            raise
         if job.of > 1:
             return {"parts": len(list((work / "parts").glob("*.safetensors"))), "job": asdict(job)}
         parts, empty = parts_in_order(work / "parts", batches)
@@ -100,12 +105,11 @@ def prepare(
         manifest = _finish(out, tokenizer, recipe, plan, parts, progress)
         if left := _documents(manifest):
             _date(out / MANIFEST, batches)
-    shutil.rmtree(work, ignore_errors=True)
     if not left:
-        with suppress(OSError):
-            out.rmdir()  # unless it holds other things
+        _remove(out)
         reasons = ", ".join(f"{count} {reason}" for reason, count in manifest["dropped"].items())
         raise InputError(f"no documents are left to prepare (dropped: {reasons or NO_TEXT})")
+    shutil.rmtree(work, ignore_errors=True)
     return manifest
 
 
@@ -242,6 +246,13 @@ def _finished(out: Path, plan: dict[str, Any], sources: Sequence[Source]) -> dic
 def _documents(manifest: dict[str, Any]) -> int:
     """How many are in the splits."""
     return sum(split["documents"] for split in manifest["splits"].values())
+
+
+def _remove(out: Path) -> None:
+    """Leave nothing of a corpus that cannot be made."""
+    shutil.rmtree(out / WORK, ignore_errors=True)
+    with suppress(OSError):
+        out.rmdir()  # unless it holds other things
 
 
 def _clear(work: Path) -> None:

@@ -15,7 +15,7 @@ from unmask.text.tables import read_table
 Placed = tuple[str, str]
 """Where a text stands, in words; the text."""
 _LONGEST = 1 << 24  # characters of a line
-_OPTION = "--column NAME"
+_REMEDY = "say which with --column NAME"
 _HALF = re.compile("[\ud800-\udfff]")
 
 
@@ -51,7 +51,7 @@ def chosen_column(source: Source, column: str, progress: Progress) -> str:
 
     first = next(read_table(source, _LONGEST, look), None)
     there = names or (list(first[1]) if first else [column])
-    found = text_column(there, column, str(source), _OPTION)
+    found = text_column(there, column, str(source), _REMEDY)
     if found != column:
         progress.say(taken(str(source), found))
     return found
@@ -79,7 +79,7 @@ def _split(pieces: Iterable[str]) -> Iterator[str]:
 
 def _text(row: dict[str, Any], column: str, place: str) -> str:
     if column not in row:  # lines of JSON may differ; no other key is taken for one of them
-        raise no_column(list(row), column, place, f"say which with {_OPTION}")
+        raise no_column(list(row), column, place, _REMEDY)
     value = row[column]
     if value is not None and not isinstance(value, str):
         raise InputError(f"{place}: {column} holds {str(value)[:40]}, not text")

@@ -28,7 +28,6 @@ from unmask.tasks.read import (
     list_of,
     open_source,
     rows_of,
-    say_columns,
     stream_examples,
     text_rows,
 )
@@ -39,7 +38,7 @@ from unmask.text.stream import numbered_lines
 from unmask.text.tables import LIMIT, nothing_in
 
 Row = dict[str, Any]
-_ROWS = 1024
+_CHARS = 1 << 16  # characters that are predicted at once
 _PEEK = 100  # lines by which CoNLL is known from plain text
 _OUTPUTS = (".jsonl", ".csv", ".tsv", ".conll")
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -91,10 +90,20 @@ def predictions(
 
 
 def _chunked(rows: Iterator[tuple[Row, Any]], predict: Callable[[list[Any]], Iterable[Row]]) -> Iterator[Row]:
-    while chunk := list(islice(rows, _ROWS)):
+    for chunk in _chunks(rows):
         found = predict([given for _, given in chunk])
         for (row, _), said in zip(chunk, found, strict=True):
             yield row | said
+
+
+def _chunks(rows: Iterator[tuple[Row, Any]]) -> Iterator[list[tuple[Row, Any]]]:
+    """Enough rows to keep the cores at work, and not so many that nothing is seen to happen."""
+    while chunk := list(islice(rows, 1)):
+        size = 0
+        while size < _CHARS and (more := next(rows, None)) is not None:
+            chunk.append(more)
+            size += len(str(more[1]))
+        yield chunk
 
 
 def _text_rows(
@@ -111,8 +120,7 @@ def _text_rows(
             yield {"text": text}, TextExample(text)
         return
     source, form = open_source(task, path)
-    say_columns(task, path, columns, progress, labelled=False)
-    yield from text_rows(task, source, form, columns, labelled=False)
+    yield from text_rows(task, source, form, columns, labelled=False, progress=progress)
 
 
 def _word_rows(

@@ -101,6 +101,11 @@ def fewshot(
     return result
 
 
+def stopped(result: FewshotResult) -> str:
+    """What is said of a comparison that did not come to its end."""
+    return f"Stopped after {len(result.trials)} trials: the rest was not measured."
+
+
 def _check_free(out: Path) -> None:
     """Nothing that is there is written over."""
     check_place(out)
@@ -139,6 +144,7 @@ def _write(out: Path, result: FewshotResult) -> None:
     columns, rows = table(result)
     seeds = len({trial.seed for trial in result.trials})
     parts: list[Part] = [
+        *([stopped(result)] if result.stopped else []),
         f"{len(result.labels)} classes, {result.valid_examples:,} validation examples, {seeds} draws of "
         f"the training examples. The commonest class alone scores {result.commonest:.3f}.",
         Table(["examples per class", *columns[1:]], rows),

@@ -29,7 +29,7 @@ from unmask.tasks.examples import Example, TaggedExample, TextExample, count_rep
 from unmask.tasks.kinds import Evaluation, TaskKind, hold_out
 from unmask.tasks.lora import merge
 from unmask.tasks.questions import Questions
-from unmask.tasks.read import TASKS, Task, read_examples, say_columns
+from unmask.tasks.read import TASKS, Task, read_examples
 from unmask.tasks.replay import MEASURED, REPLAYED, Feed, Measure, MixedFeed, PlainBatches, PlainText
 from unmask.tasks.report import write_report
 from unmask.tasks.run import FinetuneResult, Material, Run
@@ -199,10 +199,7 @@ def load_examples(task: Task, source: Examples, columns: Columns, progress: Prog
     if not isinstance(source, Path | str):
         return list(source)
     with progress.stage("reading"):
-        examples = list(read_examples(task, source, columns))
-    if task != "tag" and task != "qa":
-        say_columns(task, Path(source), columns, progress)
-    return examples
+        return list(read_examples(task, source, columns, progress))
 
 
 def file_name(source: Any) -> str | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from unmask.errors import InputError
-from unmask.progress import Progress
+from unmask.progress import SILENT, Progress
 from unmask.tasks.columns import USUAL, Columns, TextTask, is_header, resolve, text_example
 from unmask.tasks.conll import normalise_tags, read_conll, read_conllu
 from unmask.tasks.examples import Example, TaggedExample, TextExample
@@ -31,9 +31,11 @@ WORDS = ("words", "tokens")
 TAGS = ("tags", "ner_tags", "pos_tags", "labels")
 
 
-def read_examples(task: Task, path: Path | str, columns: Columns = USUAL) -> list[Example]:
+def read_examples(
+    task: Task, path: Path | str, columns: Columns = USUAL, progress: Progress = SILENT
+) -> list[Example]:
     """The labelled examples of a file, every one checked; tags come back as IOB2."""
-    examples = list(stream_examples(task, path, columns))
+    examples = list(stream_examples(task, path, columns, progress=progress))
     if task == "tag":
         tagged = [example for example in examples if isinstance(example, TaggedExample)]
         return list(normalise_tags(tagged))
@@ -41,12 +43,16 @@ def read_examples(task: Task, path: Path | str, columns: Columns = USUAL) -> lis
 
 
 def stream_examples(
-    task: Task, path: Path | str, columns: Columns = USUAL, labelled: bool = True
+    task: Task,
+    path: Path | str,
+    columns: Columns = USUAL,
+    labelled: bool = True,
+    progress: Progress = SILENT,
 ) -> Iterator[Example]:
     """The examples of a file one by one, tags as they stand; labels may be missing if none are asked for."""
     source, form = open_source(task, Path(path))
     found = False
-    for example in _examples(task, source, form, columns, labelled):
+    for example in _examples(task, source, form, columns, labelled, progress):
         found = True
         yield example
     if not found:
@@ -80,40 +86,37 @@ def rows_of(source: Source, form: str, columns: Columns = USUAL) -> Rows:
     return read_table(source, LIMIT, lambda first: first if is_header(first, columns) else None)
 
 
-def _examples(task: Task, source: Source, form: str, columns: Columns, labelled: bool) -> Iterator[Example]:
+def _examples(
+    task: Task, source: Source, form: str, columns: Columns, labelled: bool, progress: Progress
+) -> Iterator[Example]:
     if task == "tag":
         yield from _tagged(source, form, labelled)
     elif task == "qa":
         yield from _questions(source, form, labelled)
     else:
-        yield from (example for _, example in text_rows(task, source, form, columns, labelled))
+        yield from (example for _, example in text_rows(task, source, form, columns, labelled, progress))
 
 
 def text_rows(
-    task: TextTask, source: Source, form: str, columns: Columns, labelled: bool
+    task: TextTask, source: Source, form: str, columns: Columns, labelled: bool, progress: Progress
 ) -> Iterator[tuple[dict[str, Any], TextExample]]:
-    """Each row of a table, and the example in it."""
+    """Each row of a table, and the example in it; columns that were not named are told."""
     names: tuple[str, ...] = ()
+    told = {columns}
     for place, row in rows_of(source, form, columns):
         if tuple(row) != names:  # once for a table; lines of JSON may differ
-            chosen = resolve(tuple(row), task, columns, place if names else str(source), labelled)
+            where = place if names else str(source)
+            chosen = resolve(tuple(row), task, columns, where, labelled)
             names = tuple(row)
+            if form != ".xml" and chosen not in told:
+                told.add(chosen)
+                progress.say(f"{where}: {_roles(chosen)}")
         yield row, text_example(row, task, chosen, place)
 
 
-def say_columns(
-    task: TextTask, path: Path, columns: Columns, progress: Progress, labelled: bool = True
-) -> None:
-    """Say which columns of a table are read, if not all of them were named."""
-    source, form = open_source(task, path)
-    first = next(rows_of(source, form, columns), None)
-    if form == ".xml" or first is None:
-        return
-    found = resolve(tuple(first[1]), task, columns, str(source), labelled)
-    if found != columns:
-        roles = (("text", found.text), ("second text", found.pair), ("label", found.label))
-        read = ", ".join(f"the {role} in {name}" for role, name in roles if name is not None)
-        progress.say(f"{path}: {read}")
+def _roles(columns: Columns) -> str:
+    roles = (("text", columns.text), ("second text", columns.pair), ("label", columns.label))
+    return ", ".join(f"the {role} in {name}" for role, name in roles if name is not None)
 
 
 def _tagged(source: Source, form: str, labelled: bool) -> Iterator[Example]:

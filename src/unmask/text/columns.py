@@ -18,13 +18,13 @@ def usual_column(there: Iterable[str], names: Sequence[str] = TEXT) -> str | Non
     return next((lower[name] for name in names if name in lower), None)
 
 
-def text_column(there: Iterable[str], named: str, place: str, option: str) -> str:
+def text_column(there: Iterable[str], named: str, place: str, remedy: str) -> str:
     """The column named; where there is no `text`, which is only the default, one with a usual name."""
     if named in there:
         return named
     found = usual_column(there) if named == TEXT[0] else None
     if found is None:
-        raise no_column(list(there), named, place, f"say which with {option}")
+        raise no_column(list(there), named, place, remedy)
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from unmask.config import TextConfig
 from unmask.errors import InputError
 from unmask.progress import SILENT, Progress
-from unmask.text.columns import no_column, taken, text_column
+from unmask.text.columns import TEXT, no_column, taken, text_column
 from unmask.text.document import Document
 from unmask.text.sources import Source, find_sources, split_suffix
 from unmask.text.stream import BLANK_LINE, decoded, records, split_lines
@@ -32,13 +32,19 @@ _LONGEST_LANGUAGE = 40
 class TextColumns:
     """Which columns hold text and language; a text column that was not named is told once."""
 
-    def __init__(self, config: TextConfig, progress: Progress = SILENT) -> None:
+    def __init__(
+        self,
+        config: TextConfig,
+        progress: Progress = SILENT,
+        remedy: str = "say which with --set text.column=NAME",
+    ) -> None:
         self._text, self._language, self._progress = config.column, config.language_column, progress
+        self._remedy = remedy
         self._told = {config.column}
 
     def __call__(self, there: list[str], place: str) -> list[str]:
         """Those to read of the columns that are there."""
-        text = text_column(there, self._text, place, "--set text.column=NAME")
+        text = text_column(there, self._text, place, self._remedy)
         if text not in self._told:
             self._told.add(text)
             self._progress.say(taken(place, text))
@@ -74,16 +80,17 @@ def read_sources(
             empty.append(source)
 
 
-def read_texts(arguments: Sequence[str], progress: Progress = SILENT) -> Iterator[str]:
+def read_texts(arguments: Sequence[str], progress: Progress = SILENT, column: str = TEXT[0]) -> Iterator[str]:
     """The text of every line or row of files that has one; where none has, that is an error.
 
     A file that is named twice is read twice.
     """
-    config = TextConfig(documents="line")
+    config = TextConfig(documents="line", column=column)
     sources = [source for argument in arguments for source in find_sources([argument])]
     empty: list[Source] = []
     found = False
-    for document in read_sources(sources, config, empty, TextColumns(config, progress)):
+    columns = TextColumns(config, progress, "say which with --column NAME")
+    for document in read_sources(sources, config, empty, columns):
         if text := document.text.strip():
             found = True
             yield text
