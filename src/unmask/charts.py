@@ -17,7 +17,7 @@ Matrix = Sequence[Sequence[float]]
 Spots = Sequence[tuple[float, float, str]]  # x, y and what is told when it is pointed at
 
 WIDTH, _PLOT_HEIGHT = 420, 190
-_LEFT, _RIGHT = 54, 22
+_LEFT, _RIGHT = 66, 22  # on the left there is room for 0.000125
 _LINE = 18  # from one line of text to the next
 _LETTER, _BROAD = 7.6, 10.0  # the width of a letter in a wide face; of a capital, m or w
 _LABEL, _CATEGORY, _NAME = 24, 32, 50  # letters drawn: of a row or column of a heat map, of bars, in a legend
