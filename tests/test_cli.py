@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import unmask
 from unmask.cli import app
+from unmask.errors import OutputError
 
 CORPUS = "\n\n".join(
     f"O barco número {n} chegou ao porto de manhã. A carga {n} foi descarregada à tarde." for n in range(60)
@@ -207,6 +208,15 @@ def test_ctrl_c_is_one_line(folder: Path) -> None:
             waiting.kill()
         assert waiting.stderr
         assert waiting.stderr.read() == "unmask: stopped by Ctrl-C\n"
+
+
+@pytest.mark.parametrize("kind", ["attention", "geometry", "probe", "senses"])
+def test_what_analyse_would_spoil_is_told_at_once(kind: str, tmp_path: Path) -> None:
+    (tmp_path / f"{kind}.json").write_text("mine")
+    done = CliRunner().invoke(app, ["analyse", kind, "x", "-m", "mini-pt", "-o", str(tmp_path)])
+    assert isinstance(done.exception, OutputError), done.output
+    assert f"{kind}.json is there already" in str(done.exception)
+    assert (tmp_path / f"{kind}.json").read_text() == "mine"
 
 
 def test_ctrl_c_says_where_work_goes_on(folder: Path) -> None:

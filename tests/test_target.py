@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from unmask.errors import OutputError
-from unmask.target import check_place, check_target, whole_folder
+from unmask.target import check_page, check_place, check_target, whole_folder
 
 
 def write(folder: Path, content: str, *names: str) -> Path:
@@ -317,6 +317,18 @@ def test_a_room_that_another_one_made_and_removed(tmp_path: Path, monkeypatch: p
     put(tmp_path / "out" / "a")
     assert removed
     assert contents(tmp_path / "out" / "a") == NEW
+
+
+def test_a_page_is_written_over_nobody_elses_file(tmp_path: Path) -> None:
+    check_page(tmp_path / "new", "senses")
+    write(tmp_path / "ours", "1", "senses.html", "senses.json", "notes.txt")
+    check_page(tmp_path / "ours", "senses")
+    write(tmp_path / "theirs", "1", "senses.json")
+    with pytest.raises(OutputError, match="theirs/senses.json is there already: name another folder"):
+        check_page(tmp_path / "theirs", "senses")
+    check_page(tmp_path / "theirs", "probe")
+    with pytest.raises(OutputError, match="holds a model: name another folder"):
+        check_page(write(tmp_path / "a", "old"), "senses")
 
 
 KILLED = """

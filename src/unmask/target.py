@@ -101,6 +101,16 @@ def _check_place(folder: Path) -> None:
             )
 
 
+def check_page(folder: Path, name: str) -> None:
+    """Refuse a folder for a page and its figures that is a model's, or holds such a file of somebody else."""
+    check_place(folder)
+    if (folder / CONFIG).is_file():
+        raise OutputError(f"{folder} holds a model: name another folder for the results")
+    found = [path for form in ("html", "json") if (path := folder / f"{name}.{form}").exists()]
+    if len(found) == 1:  # we write both
+        raise OutputError(f"{found[0]} is there already: name another folder, or move it away")
+
+
 def check_target(folder: Path, overwrite: bool = False, sources: Iterable[object] = ()) -> None:
     """Refuse, before any work, a folder that cannot be written or holds what would be lost.
 

@@ -74,6 +74,19 @@ def progress(quiet: bool) -> Progress:
     return Console()
 
 
+def for_page(name: str) -> Callable[[Path | None], Path | None]:
+    """Checks the folder that a page `NAME.html` is to be written to, before any work."""
+
+    def check(folder: Path | None) -> Path | None:
+        from unmask.target import check_page
+
+        if folder is not None:
+            check_page(folder, name)
+        return folder
+
+    return check
+
+
 @contextmanager
 def kept_when_interrupted() -> Iterator[None]:
     """Say, where Ctrl-C ends the block, that nothing is lost."""

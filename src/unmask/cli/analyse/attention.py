@@ -5,7 +5,16 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli.options import Json, ModelFolder, Quiet, load_model, print_json, print_table, progress
+from unmask.cli.options import (
+    Json,
+    ModelFolder,
+    Quiet,
+    for_page,
+    load_model,
+    print_json,
+    print_table,
+    progress,
+)
 
 _EXAMPLES = """
     unmask analyse attention "O gato dorme no telhado." --model model/ -o looks/
@@ -30,7 +39,13 @@ def attention(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="DIR", file_okay=False, help="Page, JSON and weights.", show_default=False
+            "--out",
+            "-o",
+            metavar="DIR",
+            file_okay=False,
+            help="Page, JSON and weights.",
+            callback=for_page("attention"),
+            show_default=False,
         ),
     ] = None,
     head: Annotated[

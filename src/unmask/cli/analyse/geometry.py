@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from unmask.cli.options import Json, ModelFolder, Quiet, Texts, load_model, print_json, print_table, progress
+from unmask.cli.options import (
+    Json,
+    ModelFolder,
+    Quiet,
+    Texts,
+    for_page,
+    load_model,
+    print_json,
+    print_table,
+    progress,
+)
 
 if TYPE_CHECKING:
     from unmask.analyse.geometry import Geometry, ScoredPair
@@ -32,7 +42,13 @@ def geometry(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="DIR", file_okay=False, help="Page and JSON.", show_default=False
+            "--out",
+            "-o",
+            metavar="DIR",
+            file_okay=False,
+            help="Page and JSON.",
+            callback=for_page("geometry"),
+            show_default=False,
         ),
     ] = None,
     sentences: Annotated[int, typer.Option(min=20, help="How many are looked at, drawn at random.")] = 2000,

@@ -5,7 +5,16 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli.options import Json, ModelFolder, Quiet, load_model, print_json, print_table, progress
+from unmask.cli.options import (
+    Json,
+    ModelFolder,
+    Quiet,
+    for_page,
+    load_model,
+    print_json,
+    print_table,
+    progress,
+)
 
 _EXAMPLES = """
     unmask analyse probe --model model/ --data train.conllu --test dev.conllu -o probes/
@@ -33,7 +42,13 @@ def probe(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="DIR", file_okay=False, help="Page and JSON.", show_default=False
+            "--out",
+            "-o",
+            metavar="DIR",
+            file_okay=False,
+            help="Page and JSON.",
+            callback=for_page("probe"),
+            show_default=False,
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the control task.")] = 0,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from unmask.cli.options import Json, ModelFolder, Quiet, load_model, print_json, progress
+from unmask.cli.options import Json, ModelFolder, Quiet, for_page, load_model, print_json, progress
 
 if TYPE_CHECKING:
     from unmask.analyse.senses import Guess, Senses
@@ -43,6 +43,7 @@ def senses(
             metavar="DIR",
             file_okay=False,
             help="Page with maps, and JSON.",
+            callback=for_page("senses"),
             show_default=False,
         ),
     ] = None,
