@@ -200,6 +200,9 @@ def test_a_sample_is_the_same_and_says_so(model: Path, pair_suite: Path, tmp_pat
     places = ["-m", str(model), "-o", str(tmp_path / "few")]
     shown = CliRunner().invoke(app, ["evaluate", str(pair_suite), "-q", "--sample", "2", "--json", *places])
     assert json.loads(shown.stdout)["notes"] == [note]
+    evaluate(str(pair_suite), model, tmp_path / "one", sample=1)
+    page = (tmp_path / "one" / "report.html").read_text("utf-8")
+    assert "mine: a score of one item alone has no interval" in page
     with pytest.raises(OutputError, match="holds mine as a whole: name another folder"):
         evaluate(str(pair_suite), model, tmp_path / "whole", sample=2)
 

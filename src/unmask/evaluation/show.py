@@ -31,10 +31,13 @@ def score_rows(found: Sequence[Result]) -> list[tuple[str, ...]]:
 
 def notes(found: Sequence[Result]) -> list[str]:
     """What has to be known to read the scores, each line with the suite before it."""
-    return [f"{result.suite}: {note}" for result in found for note in _notes(result.details)]
+    return [f"{result.suite}: {note}" for result in found for note in _notes(result)]
 
 
-def _notes(details: Mapping[str, Any]) -> Iterator[str]:
+def _notes(result: Result) -> Iterator[str]:
+    details: Mapping[str, Any] = result.details
+    if any(score.items == 1 for score in result.scores.values()):
+        yield "a score of one item alone has no interval"
     if many := details.get(SAMPLE):
         yield f"of each part at most {count(many, 'item')} (--sample)"
     if (share := details.get(UNKNOWN_SHARE, 0)) > _MANY_UNKNOWN:  # easy to guess, and many bytes each
