@@ -216,7 +216,7 @@ def test_every_kind_takes_a_sample(folder: Path, tmp_path: Path) -> None:
 
 def test_unknown_tokens_are_told_wherever_the_scores_are(model: Path, tmp_path: Path) -> None:
     novel = tmp_path / "novel: part one.txt"
-    novel.write_text("O barco ☂ ☃ ☀.", "utf-8")
+    novel.write_text("O barco ☂ ☃ ☀.\n\nA nau ☂ ☃ ☀.", "utf-8")
     asked = ["evaluate", str(novel), "-q", "--json", "-m", str(model), "-o", str(tmp_path / "out")]
     (note,) = json.loads(CliRunner().invoke(app, asked).stdout)["notes"]
     assert "of the tokens are unknown to the vocabulary" in note
