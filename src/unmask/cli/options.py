@@ -74,8 +74,8 @@ def progress(quiet: bool) -> Progress:
     return Console()
 
 
-def for_page(name: str) -> Callable[[Path | None], Path | None]:
-    """Checks the folder that a page `NAME.html` is to be written to, before any work."""
+def page_folder(name: str, holds: str) -> Any:
+    """The option for the folder of a page `NAME.html`; it is checked before any work."""
 
     def check(folder: Path | None) -> Path | None:
         from unmask.target import check_page
@@ -84,7 +84,9 @@ def for_page(name: str) -> Callable[[Path | None], Path | None]:
             check_page(folder, name)
         return folder
 
-    return check
+    return typer.Option(
+        "--out", "-o", metavar="DIR", file_okay=False, help=holds, callback=check, show_default=False
+    )
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from unmask.cli.options import (
     Json,
     ModelFolder,
     Quiet,
-    for_page,
     load_model,
+    page_folder,
     print_json,
     print_table,
     progress,
@@ -36,18 +36,7 @@ def attention(
         ),
     ],
     model: ModelFolder,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="DIR",
-            file_okay=False,
-            help="Page, JSON and weights.",
-            callback=for_page("attention"),
-            show_default=False,
-        ),
-    ] = None,
+    out: Annotated[Path | None, page_folder("attention", "Page, JSON and weights.")] = None,
     head: Annotated[
         str | None,
         typer.Option(

@@ -11,8 +11,8 @@ from unmask.cli.options import (
     ModelFolder,
     Quiet,
     Texts,
-    for_page,
     load_model,
+    page_folder,
     print_json,
     print_table,
     progress,
@@ -39,18 +39,7 @@ def register(app: typer.Typer) -> None:
 def geometry(
     texts: Texts,
     model: ModelFolder,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="DIR",
-            file_okay=False,
-            help="Page and JSON.",
-            callback=for_page("geometry"),
-            show_default=False,
-        ),
-    ] = None,
+    out: Annotated[Path | None, page_folder("geometry", "Page and JSON.")] = None,
     sentences: Annotated[int, typer.Option(min=20, help="How many are looked at, drawn at random.")] = 2000,
     similarity: Annotated[
         Path | None,

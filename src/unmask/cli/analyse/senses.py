@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from unmask.cli.options import Json, ModelFolder, Quiet, for_page, load_model, print_json, progress
+from unmask.cli.options import Json, ModelFolder, Quiet, load_model, page_folder, print_json, progress
 
 if TYPE_CHECKING:
     from unmask.analyse.senses import Guess, Senses
@@ -35,18 +35,7 @@ def senses(
         typer.Option("--text", metavar="FILE", help="Where to look for them.", show_default=False),
     ],
     model: ModelFolder,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="DIR",
-            file_okay=False,
-            help="Page with maps, and JSON.",
-            callback=for_page("senses"),
-            show_default=False,
-        ),
-    ] = None,
+    out: Annotated[Path | None, page_folder("senses", "Page with maps, and JSON.")] = None,
     plural: Annotated[
         Literal["pt", "en"] | None,
         typer.Option(
