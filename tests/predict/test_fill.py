@@ -12,6 +12,7 @@ from unmask.config import ModelConfig
 from unmask.errors import InputError, ModelError
 from unmask.model.network import Model
 from unmask.predict import MaskedLM
+from unmask.predict import fill as filling
 from unmask.predict.fill import continuations
 from unmask.tokenizer import Tokenizer
 
@@ -58,6 +59,33 @@ def test_a_new_word_is_not_glued_to_the_one_before(any_lm: MaskedLM) -> None:
         spaced += len(space)
         assert fill.text == f"O gato{space}{word.text}."
     assert spaced or any_lm.tokenizer.kind == "wordpiece"
+
+
+@pytest.mark.parametrize("top", [1, 7, 300])
+def test_what_is_let_go_on_the_way_is_not_missed(
+    lm: MaskedLM, monkeypatch: pytest.MonkeyPatch, top: int
+) -> None:
+    """All that grows is held with one setting, with the other never more than a beam and what one gives."""
+    found = []
+    for asked, held in ((1000, 10**9), (2, 1)):
+        monkeypatch.setattr(filling, "_ASKED", asked)
+        monkeypatch.setattr(filling, "_HELD", held)
+        found.append(lm.fill("O [MASK] da [MASK] velha.", top=top))
+    everything, little = found
+    assert len({each.text for each in little}) == top
+    assert [each.score for each in little] == pytest.approx([each.score for each in everything], rel=1e-4)
+
+
+def test_many_answers_for_several_masks_need_little_memory(
+    lm: MaskedLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many beams as the vocabulary has entries, times as many ways to go on, were held at once before."""
+    held = []
+    distinct = filling._distinct
+    monkeypatch.setattr(filling, "_distinct", lambda beams: held.append(len(beams)) or distinct(beams))
+    top = lm.tokenizer.vocab_size
+    assert len(lm.fill("O [MASK] da [MASK] velha.", top=top)) == top
+    assert max(held) <= (filling._HELD + 1) * top
 
 
 def test_several_masks_follow_the_surest_first(lm: MaskedLM, logs_of: LogsOf) -> None:

@@ -40,8 +40,8 @@ def score(
         list[str] | None,
         typer.Argument(
             metavar="FILE...",
-            help="One text per line, or per row of .jsonl, .csv …; folders and globs too; without any or"
-            " with -, standard input.",
+            help="One text per line (empty ones are left out), or per row of .jsonl, .csv …; folders and"
+            " globs too; without any or with -, standard input.",
             show_default=False,
         ),
     ] = None,

@@ -26,6 +26,8 @@ BEAM = 10
 _SPACES = ("Ġ", "▁")
 """How pieces of byte-level BPE and Unigram say that a space stands before them."""
 MAX_LAYOUTS = 64
+_ASKED = 64  # beams that the model is asked about at a time: each answer is as long as the vocabulary
+_HELD = 4  # times the beams wanted, before the worst are let go
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,21 +78,35 @@ class Filler:
         ids, slots = self._laid_out(layout)
         beams = [_Beam(ids, {})]
         for _ in range(sum(layout)):
-            places = [np.array([p for slot in slots for p in slot if p not in b.logs]) for b in beams]
-            answers = ask([b.ids for b in beams], places)
-            grown = [
-                new
-                for b, open_places, logs in zip(beams, places, answers, strict=True)
-                for new in self._grow(b, open_places, logs, slots, beam)
-            ]
-            grown.sort(key=lambda b: -b.total)
-            beams = _distinct(grown)[:beam]
+            beams = self._step(beams, ask, slots, beam)
         yield from (self._fill(b, slots) for b in beams)
 
+    def _step(self, beams: list[_Beam], ask: LogProbabilities, slots: list[range], width: int) -> list[_Beam]:
+        """The `width` best ways to fill one more place, best first; never many more are held at once."""
+        best: list[_Beam] = []
+        floor = -np.inf
+        for first in range(0, len(beams), _ASKED):
+            some = [b for b in beams[first : first + _ASKED] if b.total > floor]
+            if not some:
+                break
+            places = [np.array([p for slot in slots for p in slot if p not in b.logs]) for b in some]
+            for b, open_places, logs in zip(some, places, ask([b.ids for b in some], places), strict=True):
+                best += self._grow(b, open_places, logs, slots, width, floor)
+                if len(best) > _HELD * width:
+                    best = _distinct(best)[:width]
+                    floor = best[-1].total if len(best) == width else floor
+        return _distinct(best)[:width]
+
     def _grow(
-        self, beam: _Beam, places: Ints, logs: NDArray[np.float32], slots: list[range], width: int
+        self,
+        beam: _Beam,
+        places: Ints,
+        logs: NDArray[np.float32],
+        slots: list[range],
+        width: int,
+        floor: float,
     ) -> Iterator[_Beam]:
-        """The beam with its surest place filled, in the `width` likeliest ways."""
+        """The beam with its surest place filled, in the `width` likeliest ways that lie above the floor."""
         logs = logs.copy()
         logs[:, self.forbidden] = -np.inf
         logs[:, self.tokenizer.vocab_size :] = -np.inf  # rows that only round up the model's table
@@ -99,11 +115,11 @@ class Filler:
         surest = int(logs.max(1).argmax())
         row, place = logs[surest], int(places[surest])
         width = min(width, len(row))
-        for token in np.argpartition(-row, width - 1)[:width]:
-            if np.isfinite(row[token]):
-                ids = beam.ids.copy()
-                ids[place] = token
-                yield _Beam(ids, beam.logs | {place: float(row[token])})
+        likeliest = np.argpartition(-row, width - 1)[:width]
+        for token in likeliest[beam.total + row[likeliest] > floor]:
+            ids = beam.ids.copy()
+            ids[place] = token
+            yield _Beam(ids, beam.logs | {place: float(row[token])})
 
     def _restrict(self, row: NDArray[np.float32], place: int, beam: _Beam, slots: list[range]) -> None:
         """Leave only what may stand at this place: pieces of candidates, or the inside of a word."""
@@ -199,9 +215,9 @@ def _pieces_between(encoding: Encoding, first: int, last: int) -> tuple[int, ...
 
 
 def _distinct(beams: list[_Beam]) -> list[_Beam]:
-    """Each sequence once; different orders lead to the same one."""
+    """Each sequence once, best first; different orders lead to the same one."""
     seen: dict[bytes, _Beam] = {}
-    for beam in beams:
+    for beam in sorted(beams, key=lambda b: -b.total):
         seen.setdefault(beam.ids.tobytes(), beam)
     return list(seen.values())
 
