@@ -376,7 +376,7 @@ class Recipe(Section):
         if objective.teachers and (objective.causal or not objective.mlm):
             raise ValueError("objective.teachers need objective.mlm above 0, and objective.causal = 0")
         if objective.teach != 1 and not objective.teachers:
-            raise ValueError("objective.teach weighs what teachers expect: name one in objective.teachers")
+            raise ValueError("objective.teach weighs what teachers expect: name one (--teacher MODEL)")
         if not objective.mlm and not objective.sbo and batch.pairs == "none" and objective.causal < 1:
             raise ValueError("objective.mlm = 0 leaves nothing to learn: set another objective")
         return self

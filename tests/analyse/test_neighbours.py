@@ -353,6 +353,7 @@ def test_the_command(run: Any, folder: Path, files: list[Path], tmp_path: Path, 
     assert out.splitlines()[1] == "1.0000  um gato  (twice.txt, 1; 2 times)"
     for arguments, says in (
         ((), "nothing to do: give a query, or --add FILE"),
+        ((" ",), "the query is empty: give a text to find the like of"),
         (("--add", files[0], "--word", "gato"), "--word asks for uses like that in a query"),
         (("gato", "--plural", "pt"), "--plural goes with --word"),
         (("gato", "--word", ""), "is no word"),

@@ -63,6 +63,9 @@ def test_lines_are_piped_in(run: Run, folder: Folder, given: list[str]) -> None:
     lines = "O [MASK] dorme.\nA <mask> caiu.\n"
     _, out, _ = run("fill", *given, "-m", path, "--json", given=lines)
     assert [json.loads(line)["text"] for line in out.splitlines()] == ["O [MASK] dorme.", "A <mask> caiu."]
+    status, out, err = run("fill", *given, "-m", path, "--top", "1", given=lines + "A chuva.\n")
+    assert (status, len(out.splitlines())) == (2, 2)
+    assert "unmask: text 3 ('A chuva.'): nothing to fill: write [MASK]" in err
     _, out, _ = run("score", *given, "-m", path, "-q", given="O gato dorme.\n\nA chuva caiu.\n")
     assert [line.split("\t")[2] for line in out.splitlines()] == ["O gato dorme.", "A chuva caiu."]
 

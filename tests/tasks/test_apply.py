@@ -106,6 +106,20 @@ def test_classes(tmp_path: Path, classifier: Classifier, form: str) -> None:
             assert float(row["p(bad)"]) + float(row["p(good)"]) == pytest.approx(1)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("form", [".csv", ".jsonl"])
+def test_nothing_that_is_there_is_written_over(tmp_path: Path, classifier: Classifier, form: str) -> None:
+    """The predictions of one model may be the input of another."""
+    (tmp_path / "in.csv").write_text("text,predicted,p(good)\nBom.,topic,0.25\n", "utf-8")
+    predict_file(classifier, tmp_path / "in.csv", tmp_path / f"once{form}")
+    predict_file(classifier, tmp_path / f"once{form}", tmp_path / "twice.csv")
+    (once,), (twice,) = read(tmp_path / f"once{form}"), read(tmp_path / "twice.csv")
+    assert once["given_predicted"] == "topic"
+    assert once["given_p(good)"] == "0.25"
+    assert {"topic", "0.25"} < set(twice.values())
+    assert twice["given_predicted"] == "topic"
+    assert twice["given_given_predicted"] == twice["predicted"] == once["predicted"]
+
+
 def test_lines_and_pairs(tmp_path: Path, classifier: Classifier) -> None:
     (tmp_path / "in.txt").write_text("bom\n\nmau\n")
     assert predict_file(classifier, tmp_path / "in.txt", tmp_path / "a.jsonl") == 2

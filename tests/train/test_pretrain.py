@@ -298,6 +298,17 @@ def test_a_broken_checkpoint_is_passed_over(small: Make, shards: Path, tmp_path:
     assert identical(tmp_path / "whole", tmp_path / "run")
 
 
+def test_without_a_whole_checkpoint_nothing_is_begun_again(small: Make, shards: Path, tmp_path: Path) -> None:
+    recipe, start, run = small(), Start(data=shards), tmp_path / "run"
+    pretrain(recipe, run, start)
+    for file in (run / "checkpoints").glob("*/*.safetensors"):
+        file.write_bytes(file.read_bytes()[:100])
+    model = (run / "model" / "model.safetensors").read_bytes()
+    with pytest.raises(ModelError, match=r"no checkpoint in .* is whole: delete that folder to begin again"):
+        pretrain(recipe, run, start, True)
+    assert (run / "model" / "model.safetensors").read_bytes() == model
+
+
 def test_what_changed_since_is_refused(small: Make, shards: Path, tmp_path: Path, watcher: type) -> None:
     folder = tmp_path / "shards"
     shutil.copytree(shards, folder)

@@ -14,6 +14,7 @@ from unmask.cli.options import (
     print_json_line,
     progress,
 )
+from unmask.errors import InputError
 
 _EXAMPLES = """
     unmask fill --model model/ "O gato [MASK] no telhado."
@@ -22,6 +23,7 @@ _EXAMPLES = """
 
     unmask fill --model model/ "Ela é [MASK]." --candidates alta,baixa,inteligente
 """
+_SHOWN = 40  # characters of a text that cannot be filled
 
 
 def register(app: typer.Typer) -> None:
@@ -57,8 +59,13 @@ def fill(
     words = [word.strip() for word in candidates.split(",") if word.strip()] if candidates else None
     lm = load_language_model(model, quiet)
     mixed = False
-    for one in texts:
-        fills = lm.fill(one, top=top, candidates=words, pieces=pieces)
+    for number, one in enumerate(texts, 1):
+        try:
+            fills = lm.fill(one, top=top, candidates=words, pieces=pieces)
+        except InputError as error:
+            if text != "-":
+                raise
+            raise InputError(f"text {number} ({one[:_SHOWN]!r}): {error}") from None
         if json_:
             print_json_line({"text": one, "fills": [asdict(found) for found in fills]})
             continue

@@ -68,7 +68,10 @@ def pretrain(
         bool, typer.Option("--resume", help="Go on with the run in the folder, if there is one.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Measure a few steps, print the plan and stop.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Measure a few steps, print the plan and stop; what is made of --text stays."
+        ),
     ] = False,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write TensorBoard events into the run's folder too.")

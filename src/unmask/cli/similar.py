@@ -141,6 +141,8 @@ def _check(
 
     if query is None and add is None:
         raise ConfigError("nothing to do: give a query, or --add FILE")
+    if query is not None and not query.strip():
+        raise ConfigError("the query is empty: give a text to find the like of")
     if query is None and word is not None:
         raise ConfigError("--word asks for uses like that in a query: give a text that holds the word")
     if approximate and query is None:

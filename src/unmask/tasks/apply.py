@@ -93,7 +93,18 @@ def _chunked(rows: Iterator[tuple[Row, Any]], predict: Callable[[list[Any]], Ite
     for chunk in _chunks(rows):
         found = predict([given for _, given in chunk])
         for (row, _), said in zip(chunk, found, strict=True):
-            yield row | said
+            yield _beside(row, said)
+
+
+def _beside(row: Row, said: Row) -> Row:
+    """A row and what the model says of it; columns of its own with the same names become `given_…`."""
+    taken = said.keys() | _flat(said).keys()
+    kept: Row = {}
+    for name, value in row.items():
+        while name in taken or name in kept:
+            name = f"given_{name}"
+        kept[name] = value
+    return kept | said
 
 
 def _chunks(rows: Iterator[tuple[Row, Any]]) -> Iterator[list[tuple[Row, Any]]]:

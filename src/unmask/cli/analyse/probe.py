@@ -38,7 +38,9 @@ def probe(
         Path | None,
         typer.Option(metavar="FILE", help="CoNLL-U to score on.", show_default="every fifth sentence"),
     ] = None,
-    words: Annotated[int, typer.Option(min=10, help="Labelled words of each file at most.")] = 10_000,
+    words: Annotated[
+        int, typer.Option(min=10, help="Labelled words of each file, to the end of a sentence.")
+    ] = 10_000,
     out: Annotated[Path | None, page_folder("probe", "Page and JSON.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the control task.")] = 0,
     json_: Json = False,
