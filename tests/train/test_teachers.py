@@ -231,7 +231,7 @@ def test_teachers_that_do_not_fit(
     bare = Model(load_model(teacher("whole"))[0].config, heads=())
     save_model(bare, tmp_path / "bare", Tokenizer.load(shards / "tokenizer"))
     refused(str(tmp_path / "bare"), "has no masked-LM head")
-    with pytest.raises(ConfigError, match=r"name one in objective\.teachers"):
+    with pytest.raises(ConfigError, match=r"name one \(--teacher MODEL\)"):
         small("objective.teach=2")
     for change in ("objective.causal=0.5", "objective.causal=1", "objective.mlm=0"):
         with pytest.raises(ConfigError, match=r"objective\.teachers need objective\.mlm above 0"):

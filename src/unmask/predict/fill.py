@@ -72,7 +72,8 @@ class Filler:
             for fill in self._search(layout, log_probabilities, max(beam, top)):
                 if fill.text not in found or found[fill.text].score < fill.score:
                     found[fill.text] = fill
-        return sorted(found.values(), key=lambda fill: -fill.score)[:top]
+            found = dict(sorted(found.items(), key=lambda each: -each[1].score)[:top])
+        return list(found.values())
 
     def _search(self, layout: Sequence[int], ask: LogProbabilities, beam: int) -> Iterator[Fill]:
         ids, slots = self._laid_out(layout)

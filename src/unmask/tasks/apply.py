@@ -98,12 +98,13 @@ def _chunked(rows: Iterator[tuple[Row, Any]], predict: Callable[[list[Any]], Ite
 
 def _beside(row: Row, said: Row) -> Row:
     """A row and what the model says of it; columns of its own with the same names become `given_…`."""
-    taken = said.keys() | _flat(said).keys()
-    kept: Row = {}
-    for name, value in row.items():
-        while name in taken or name in kept:
-            name = f"given_{name}"
-        kept[name] = value
+    own = said.keys() | _flat(said).keys()
+    kept = {name: value for name, value in row.items() if name not in own}
+    for name in (name for name in row if name in own):
+        given = f"given_{name}"
+        while given in kept:
+            given = f"given_{given}"
+        kept[given] = row[name]
     return kept | said
 
 

@@ -89,7 +89,8 @@ def decoded(source: Source) -> Iterator[str]:
 def _not_utf8(source: Source, position: int, error: UnicodeDecodeError) -> InputError:
     marked = position == 0 and error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     wide = error.object.count(0) > len(error.object) // 4
-    encoding = "utf-16" if marked else "utf-16le" if wide else "WINDOWS-1252"  # Latin 1, and Windows' signs
+    # Windows' has what Latin 1 has, and its signs.
+    encoding = "utf-16" if marked else "utf-16le (or utf-16be)" if wide else "WINDOWS-1252"
     unpacked = " of what it unpacks to" if source.path and split_suffix(source.path)[1] else ""
     wrong = error.object[error.start]
     return InputError(

@@ -161,10 +161,7 @@ class Pretraining:
         if snapshot is None:
             folder = self._run / "checkpoints"
             if parallel.first(bool(checkpoints(folder))):
-                raise ModelError(
-                    f"no checkpoint in {folder} is whole: delete that folder to begin again, "
-                    f"or begin another run with --from {self._run / 'best'}"
-                )
+                raise ModelError(f"no checkpoint in {folder} is whole: delete that folder to begin again")
             return
         facts = snapshot.facts
         _check_same_recipe(facts["recipe"], self._material.recipe)
