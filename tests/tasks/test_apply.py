@@ -306,6 +306,25 @@ def test_the_commands(tmp_path: Path, base: Path) -> None:
     assert "Traceback" not in wrong.stderr
 
 
+def test_texts_that_were_cut_are_counted(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    save_model(network(tokenizer, "classify", labels=("bad", "good")), tmp_path / "model", tokenizer)
+    (tmp_path / "in.txt").write_text("bom\n" + 2 * ("bom " * 40 + "\n"))
+
+    def run(*options: str) -> tuple[str, str]:
+        out = tmp_path / f"{len(list(tmp_path.iterdir()))}.csv"
+        given = [str(tmp_path / "in.txt"), "-m", str(tmp_path / "model"), "-o", str(out), "--json", *options]
+        done = CliRunner().invoke(app, ["predict", *given])
+        assert json.loads(done.stdout) == {"rows": 3, "file": str(out)}
+        return done.stderr, out.read_text("utf-8")
+
+    said, cut = run()
+    assert said == "2 of 3 rows have more than 32 tokens and were cut: --long mean reads all of them\n"
+    assert run("--quiet") == ("", cut)
+    said, whole = run("--long", "mean")
+    assert said == ""
+    assert whole != cut
+
+
 def test_one_column_for_each_label(tmp_path: Path, base: Path) -> None:
     votes = [(example.text, n % 3, int(n % 4 > 0)) for n, example in enumerate(reviews())]
     rows = [json.dumps({"text": text, "insult": f"{a}.0", "racism": b, "spam": 0}) for text, a, b in votes]

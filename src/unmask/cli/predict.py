@@ -57,7 +57,7 @@ def predict(
     """Write every row with the model's prediction and its probability; a file of any size is streamed."""
     from dataclasses import replace
 
-    from unmask.predict import load
+    from unmask.predict import Classifier, load
     from unmask.predict.tasks import TaskModel
     from unmask.tasks.apply import predict_file
     from unmask.tasks.columns import Columns
@@ -65,5 +65,11 @@ def predict(
     loaded = load(model)
     if isinstance(loaded, TaskModel):
         loaded.settings = replace(loaded.settings, long=long or loaded.settings.long or "head")
-    count = predict_file(loaded, file, out, Columns(text_column, pair_column), progress(quiet))
+    said = progress(quiet)
+    count = predict_file(loaded, file, out, Columns(text_column, pair_column), said)
+    if isinstance(loaded, Classifier) and loaded.cut_texts:
+        said.say(
+            f"{loaded.cut_texts:,} of {count:,} rows have more than {loaded.length} tokens and were cut:"
+            " --long mean reads all of them"
+        )
     print_json({"rows": count, "file": str(out)}) if json_ else typer.echo(f"{count:,} rows: {out}")

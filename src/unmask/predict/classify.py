@@ -22,6 +22,9 @@ from unmask.tokenizer import Encoding
 class Classifier(TaskModel):
     """Classes of texts, or of pairs of texts."""
 
+    cut_texts = 0
+    """How many were cut so far, since they are too long and not to be read in windows."""
+
     def __call__(
         self, texts: str | Sequence[str], pairs: str | Sequence[str] | None = None
     ) -> list[Label] | list[list[Label]]:
@@ -80,6 +83,7 @@ class Classifier(TaskModel):
             raise InputError(
                 f"a text has {len(encoding)} tokens, but the model takes at most {self.length}: shorten it"
             )
+        self.cut_texts += 1
         return [trim(encoding, self.length, end=long == "tail")]
 
 
