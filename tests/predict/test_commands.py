@@ -122,6 +122,14 @@ def test_score_takes_several_files(run: Run, folder: Folder, tmp_path: Path) -> 
         assert (status, out, err) == (2, "", f"unmask: {told}\n")
 
 
+def test_score_counts_rows_without_text(run: Run, folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,text\n1,O gato dorme.\n2,\n3,  \n4,A chuva caiu.\n", "utf-8")
+    status, out, err = run("score", tmp_path / "a.csv", "-m", folder())
+    assert (status, len(out.splitlines())) == (0, 2)
+    assert "rows without any text, left out: 2\n" in err
+    assert run("score", tmp_path / "a.csv", "-m", folder(), "-q")[2] == ""
+
+
 def test_score(run: Run, folder: Folder, tmp_path: Path) -> None:
     path = folder()
     (tmp_path / "lines.txt").write_text("O gato dorme.\n\nA chuva caiu.\n", "utf-8")

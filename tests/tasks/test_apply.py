@@ -106,6 +106,17 @@ def test_classes(tmp_path: Path, classifier: Classifier, form: str) -> None:
             assert float(row["p(bad)"]) + float(row["p(good)"]) == pytest.approx(1)  # type: ignore[arg-type]
 
 
+def test_rows_without_text(tmp_path: Path, classifier: Classifier) -> None:
+    for name, text in (("a.csv", 'text\nbom\n""\nmau\n'), ("b.txt", "bom\n\nmau\n")):
+        (tmp_path / name).write_text(text)
+        predict_file(classifier, tmp_path / name, tmp_path / f"{name}.csv")
+    assert [row["text"] for row in read(tmp_path / "a.csv.csv")] == ["bom", "", "mau"]
+    assert [row["text"] for row in read(tmp_path / "b.txt.csv")] == ["bom", "mau"]
+    (tmp_path / "c.jsonl").write_text('{"text": "bom"}\n{"text": null}\n')
+    with pytest.raises(InputError, match="c.jsonl, line 2: text holds no text"):
+        predict_file(classifier, tmp_path / "c.jsonl", tmp_path / "c.csv")
+
+
 @pytest.mark.parametrize("form", [".csv", ".jsonl"])
 def test_nothing_that_is_there_is_written_over(tmp_path: Path, classifier: Classifier, form: str) -> None:
     """The predictions of one model may be the input of another."""

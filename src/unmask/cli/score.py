@@ -40,7 +40,7 @@ def score(
         list[str] | None,
         typer.Argument(
             metavar="FILE...",
-            help="One text per line (empty ones are left out), or per row of .jsonl, .csv …; folders and"
+            help="One text per line, or per row of .jsonl, .csv … (empty ones are left out); folders and"
             " globs too; without any or with -, standard input.",
             show_default=False,
         ),

@@ -83,22 +83,26 @@ def read_sources(
 def read_texts(arguments: Sequence[str], progress: Progress = SILENT, column: str = TEXT[0]) -> Iterator[str]:
     """The text of every line or row of files that has one; where none has, that is an error.
 
-    A file that is named twice is read twice.
+    Rows without one are counted and told. A file that is named twice is read twice.
     """
     config = TextConfig(documents="line", column=column)
     sources = [source for argument in arguments for source in find_sources([argument])]
     empty: list[Source] = []
-    found = False
+    found, left_out = False, 0
     columns = TextColumns(config, progress, "say which with --column NAME")
     for document in read_sources(sources, config, empty, columns):
         if text := document.text.strip():
             found = True
             yield text
+        else:
+            left_out += 1
     if not found and len(empty) == len(sources) == 1:
         raise nothing_in(sources[0], "text")
     if not found:
         raise InputError(f"there is no text in {_named(sources)}")
     say_passed_over(empty, sources, progress)
+    if left_out:
+        progress.say(f"rows without any text, left out: {left_out:,}")
 
 
 def say_passed_over(empty: Sequence[object], sources: Sequence[Source], progress: Progress) -> None:
