@@ -463,6 +463,28 @@ def test_command_line(shards: Path, tmp_path: Path) -> None:
     assert "model:" in CliRunner().invoke(app, [*common, "--resume", "-q"]).stdout
 
 
+@pytest.mark.parametrize(
+    ("options", "change", "why"),
+    [
+        (["--data", "shards"], "tokenizer.vocab_size=90", "the shards of --data are made already"),
+        (["--data", "shards"], "text.min_chars=9", "the shards of --data are made already"),
+        (["--text", "a.txt", "--from", "mini-pt"], "model.layers=4", "the model is that of --from"),
+        (["--text", "a.txt", "--from", "mini-pt"], "tokenizer.kind=bpe", "the vocabulary is that of --from"),
+        (["--text", "a.txt", "--teacher", "mini-pt"], "tokenizer.kind=", "the vocabulary is the teacher's"),
+    ],
+)
+def test_changes_of_what_is_there_already(options: list[str], change: str, why: str, tmp_path: Path) -> None:
+    """The recipe has these keys too, and they are no mistake there: `test_command_line`."""
+    from typer.testing import CliRunner
+
+    from unmask.cli import app
+
+    given = ["pretrain", "tiny-docs", "-o", str(tmp_path / "run"), *options, "--set", change]
+    wrong = CliRunner().invoke(app, given).exception
+    assert isinstance(wrong, ConfigError)
+    assert str(wrong) == f"--set {change} would change nothing, since {why}: leave it out"
+
+
 @pytest.mark.parametrize("pairs", ["nsp", "sop"])
 def test_validation_text_without_pairs_does_not_stop_a_run(
     pairs: str, small: Make, tmp_path: Path, watcher: type
