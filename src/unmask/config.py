@@ -17,7 +17,7 @@ from unmask.files import write_atomic
 
 _RECIPES = Path(__file__).parent / "recipes"
 _SET = "--set"
-_BUDGETS = ("steps", "epochs", "seconds")  # of train: a change of one takes the place of another
+_BUDGETS = {"train.steps", "train.epochs", "train.seconds"}  # a change of one takes the place of a recipe's
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[int, Field(ge=1)]
@@ -462,13 +462,16 @@ def _apply(values: dict[str, Any], changes: Sequence[str | Change]) -> dict[str,
             inner = inner.setdefault(name, {})
             if not isinstance(inner, dict):
                 raise ConfigError(f"{change.option} {change.key}: {name} is a value, not a section")
-        if sections == ["train"] and last in _BUDGETS:
-            for other in _BUDGETS:
-                inner.pop(other, None)
+        if change.key in _BUDGETS:
+            for other in _BUDGETS - given.keys():
+                inner.pop(other.removeprefix("train."), None)
         if change.value is None:
             inner.pop(last, None)
         else:
             inner[last] = change.value
+    budgets = [change for key, change in given.items() if key in _BUDGETS and change.value is not None]
+    if len(budgets) > 1:
+        raise ConfigError(f"{budgets[0]} and {budgets[1]} exclude each other: leave one of them out")
     return {key: change.option for key, change in given.items()}
 
 

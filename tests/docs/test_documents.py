@@ -34,7 +34,10 @@ SMALLER = {
     "--nproc-per-node=8": "--nproc-per-node=2",
     "--words bom=bom,mau=mau": "--words bom=a,mau=o --sizes 4 --seeds 1 --set steps=3",
 }
-FEWER = ["train.steps=3", "train.eval_every=3", "batch.length=32", "train.batch_tokens=128", "train.warmup=1"]
+FEWER = [
+    "train.epochs=", "train.steps=3", "train.eval_every=3", "batch.length=32", "train.batch_tokens=128",
+    "train.warmup=1",
+]  # fmt: skip
 
 
 def runnable(line: str) -> list[str]:

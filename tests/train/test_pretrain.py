@@ -130,7 +130,7 @@ def test_transformers_opens_the_model(small: Make, shards: Path, tmp_path: Path)
 
 
 def test_from_raw_text_in_one_go(small: Make, text: Path, tmp_path: Path) -> None:
-    recipe = small("tokenizer.vocab_size=120", "prepare.valid=0.1", "train.epochs=0.5")
+    recipe = small("tokenizer.vocab_size=120", "prepare.valid=0.1", "train.steps=", "train.epochs=0.5")
     sources = find_sources([f"pt={text / 'pt.txt'}", f"en={text / 'en.txt'}"])
     planned = dry_run(recipe, tmp_path / "run", Start(sources))
     assert planned.tokens_per_s
@@ -143,7 +143,7 @@ def test_from_raw_text_in_one_go(small: Make, text: Path, tmp_path: Path) -> Non
     kept = {p for p, when in made.items() if p.stat().st_mtime_ns == when}
     assert kept == set(made), "vocabulary and shards are made once"
     assert Tokenizer.load(tmp_path / "run" / "model").vocab_size == 120
-    other = small("tokenizer.vocab_size=110", "prepare.valid=0.1", "train.epochs=0.5")
+    other = small("tokenizer.vocab_size=110", "prepare.valid=0.1", "train.steps=", "train.epochs=0.5")
     with pytest.raises(OutputError, match="holds a run already"):
         pretrain(other, tmp_path / "run", Start(sources))
 
@@ -190,7 +190,7 @@ def test_a_large_step_on_a_cpu_is_estimated_from_small_ones(
 
 
 def test_a_time_becomes_steps_once(small: Make, shards: Path, tmp_path: Path, watcher: type) -> None:
-    recipe = small("train.seconds=1.0")
+    recipe = small("train.steps=", "train.seconds=1.0")
     first = pretrain(recipe, tmp_path / "run", Start(data=shards), False, stopped_at(2, watcher))
     planned = json.loads((tmp_path / "run" / "plan.json").read_text())["steps"]
     assert planned > 2

@@ -125,6 +125,21 @@ def test_settings_that_contradict_each_other_are_one_clear_line(changes: list[st
     assert len(str(caught.value)) < 200
 
 
-def test_a_change_of_budget_takes_the_place_of_another() -> None:
-    train = load_recipe("tiny-docs", ["train.steps=7"]).train
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["train.steps=7"],
+        ["train.epochs=", "train.steps=7"],
+        ["train.steps=7", "train.epochs="],
+        ["train.epochs=2", "train.epochs=", "train.steps=7"],
+    ],
+)
+def test_a_change_of_budget_takes_the_place_of_a_recipe_s(changes: list[str]) -> None:
+    train = load_recipe("tiny-docs", changes).train
     assert (train.steps, train.epochs, train.seconds) == (7, None, None)
+
+
+def test_two_changes_of_budget_are_refused() -> None:
+    message = "^--set train.steps=2 and --set train.seconds=1 exclude each other: leave one of them out$"
+    with pytest.raises(ConfigError, match=message):
+        load_recipe("tiny-docs", ["train.steps=2", "train.seconds=1"])
