@@ -28,7 +28,7 @@ def test_exactly_the_size_asked_for(kind: str, texts: list[str]) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_too_little_text_says_what_to_ask_for(kind: str, texts: list[str]) -> None:
     with pytest.raises(
-        InputError, match=r"it gives [\d,]+; ask for \d+ or fewer \(--set tokenizer.vocab_size=\d+"
+        InputError, match=r"it gives [\d,]+; ask for \d+ or fewer \(tokenizer.vocab_size\), or bring"
     ) as failed:
         train_tokenizer(texts, TokenizerConfig(kind=kind, vocab_size=5000))
     reached = int(str(failed.value).split("ask for ")[1].split()[0])

@@ -181,7 +181,7 @@ def _check_size(reached: int, config: TokenizerConfig) -> None:
     if reached < config.vocab_size:
         raise InputError(
             f"the text is too small for {config.vocab_size:,} entries: it gives {reached:,}; "
-            f"ask for {reached} or fewer (--set tokenizer.vocab_size={reached}), or bring more text"
+            f"ask for {reached} or fewer (tokenizer.vocab_size), or bring more text"
         )
     _check_room(reached, config)
 
