@@ -192,7 +192,7 @@ def test_a_sample_is_the_same_and_says_so(model: Path, pair_suite: Path, tmp_pat
     evaluate(str(pair_suite), model, tmp_path / "more", sample=3, card=False)
     assert {item["id"] for item in kept} < {item["id"] for item in read_items(tmp_path / "more", "mine")}
     assert few.details["sample"] == 2
-    note = "mine: of each part at most 2 items (--sample)"
+    note = "mine: a sample of at most 2 items (--sample)"
     assert note in (tmp_path / "few" / "report.html").read_text("utf-8")
     assert "mine" not in (model / "README.md").read_text("utf-8")  # scores of the whole would be lost
     with pytest.raises(InputError, match="not measured on the same items"):
@@ -203,8 +203,11 @@ def test_a_sample_is_the_same_and_says_so(model: Path, pair_suite: Path, tmp_pat
     evaluate(str(pair_suite), model, tmp_path / "one", sample=1)
     page = (tmp_path / "one" / "report.html").read_text("utf-8")
     assert "mine: a score of one item alone has no interval" in page
-    with pytest.raises(OutputError, match="holds mine as a whole: name another folder"):
-        evaluate(str(pair_suite), model, tmp_path / "whole", sample=2)
+    for fuller in ("whole", "more"):
+        with pytest.raises(OutputError, match=f"{fuller} holds more of mine than a sample of 2: name another"):
+            evaluate(str(pair_suite), model, tmp_path / fuller, sample=2)
+    evaluate(str(pair_suite), model, tmp_path / "few", sample=3, card=False)
+    assert len(read_items(tmp_path / "few", "mine")) == 3
 
 
 def test_every_kind_takes_a_sample(folder: Path, tmp_path: Path) -> None:

@@ -89,6 +89,7 @@ def texts(path: Path, task: Any = "classify", **columns: Any) -> list[Any]:
             [("um texto", None, "1"), ("outro", None, "0")],
         ),
         ("a.jsonl", '{"premise": "a", "hypothesis": "b", "label": 2}\n', "pair", {}, [("a", "b", "2")]),
+        ("a.jsonl", '{"text": "a", "label": true}\n', "classify", {}, [("a", None, "true")]),
         (
             "a.jsonl",
             '{"text": "a", "labels": ["x", "y"]}\n{"text": "b", "labels": []}\n',

@@ -53,7 +53,7 @@ class Context:
     """The folder of the results."""
     seed: int = 0
     sample: int | None = None
-    """At most so many items of each part, to learn from and to score on; None: all."""
+    """At most so many items, to learn from and to score on; None: all."""
     progress: Progress = SILENT
 
     def some(self, items: Sequence[AnyItem], text: Callable[[AnyItem], str] = repr) -> list[AnyItem]:

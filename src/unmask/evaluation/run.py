@@ -1,6 +1,7 @@
 """`evaluate`: run suites on a model; finished ones are kept, so that an interrupted run goes on."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -78,9 +79,10 @@ def _run(context: Context, fingerprint: str, material: str, files: int) -> Resul
     if before is not None and before.fingerprint == mark:
         progress.say(f"{found.name}: done already")
         return before
-    if before is not None and context.sample is not None and SAMPLE not in before.details:
+    held = before.details.get(SAMPLE, math.inf) if before is not None else 0
+    if context.sample is not None and held > context.sample:
         raise OutputError(
-            f"{context.out} holds {found.name} as a whole: name another folder for the results of a sample"
+            f"{context.out} holds more of {found.name} than a sample of {context.sample}: name another folder"
         )
     progress.say(f"{found.name}: reading {count(files, 'file')} (the whole suite: {found.suite.about})")
     start = time.monotonic()

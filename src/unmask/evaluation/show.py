@@ -39,7 +39,7 @@ def _notes(result: Result) -> Iterator[str]:
     if any(score.items == 1 for score in result.scores.values()):
         yield "a score of one item alone has no interval"
     if many := details.get(SAMPLE):
-        yield f"of each part at most {count(many, 'item')} (--sample)"
+        yield f"a sample of at most {count(many, 'item')} (--sample)"
     if (share := details.get(UNKNOWN_SHARE, 0)) > _MANY_UNKNOWN:  # easy to guess, and many bytes each
         yield f"{share:.1%} of the tokens are unknown to the vocabulary, which flatters these scores"
     if HEAD in details and "learned from" not in details:

@@ -135,4 +135,6 @@ def _classes(value: Any, place: str) -> str | tuple[str, ...]:
 
 
 def _name(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()  # as .jsonl has it
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
