@@ -70,7 +70,7 @@ def main() -> None:
     scratch, rows = options.scratch / "hybrid", []
     for name, (recipe, own) in RUNS.items():
         place = scratch / name.replace(" ", "-")
-        changes = ["train.epochs=", f"train.steps={options.steps}", *own, *options.set]
+        changes = [f"train.steps={options.steps}", *own, *options.set]
         settings = [f"--set={change}" for change in changes]
         train_and_score(place, [recipe, "--data", options.data, *settings])
         found = trained_and_scored(place)

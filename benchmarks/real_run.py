@@ -58,7 +58,7 @@ def main() -> None:
     scratch = options.scratch / "real-run"
     run = scratch / "run"
     sources = ["--data", str(options.data)] if options.data else research_text(scratch / "text")
-    changes = ["train.epochs=", f"train.seconds={options.seconds}", *options.set]
+    changes = [f"train.seconds={options.seconds}", *options.set]
     settings = [word for change in changes for word in ("--set", change)]
     unmask("pretrain", options.recipe, *sources, "-o", str(run), "--resume", *settings)
     unmask("evaluate", "blimp", "--model", str(run / "model"), "-o", str(scratch / "scores"))

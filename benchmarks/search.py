@@ -15,6 +15,8 @@ from pathlib import Path
 
 from common import train_and_score, trained_and_scored
 
+BUDGETS = {"train.steps", "train.epochs", "train.seconds"}
+
 
 def run(idea: str, options: Namespace) -> str:
     """Train and score one idea; its line of the table."""
@@ -22,7 +24,8 @@ def run(idea: str, options: Namespace) -> str:
     changes = dict(change.split("=", 1) for change in rest.split())
     place = options.out / name.strip().replace(" ", "-").replace("/", "-")
     recipe, data = changes.pop("recipe", options.recipe), changes.pop("data", str(options.data))
-    changes = {"train.steps": str(options.steps)} | changes
+    if not BUDGETS & changes.keys():
+        changes["train.steps"] = str(options.steps)
     settings = [f"--set={key}={value}" for key, value in changes.items()]
     try:
         train_and_score(place, [recipe, "--data", data, *settings])

@@ -13,6 +13,9 @@ from unmask.progress import Progress, Stage
 
 ROOT = Path(__file__).resolve().parents[1]
 
+# The same tests on every machine: those of a GPU run where CUDA_VISIBLE_DEVICES names one.
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
 
 class Heard(Progress):
     """Keeps what is said, and which work was shown."""
