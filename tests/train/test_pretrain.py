@@ -485,6 +485,22 @@ def test_changes_of_what_is_there_already(options: list[str], change: str, why: 
     assert str(wrong) == f"--set {change} would change nothing, since {why}: leave it out"
 
 
+def test_a_run_that_began_with_such_a_change_goes_on(shards: Path, tmp_path: Path) -> None:
+    """Earlier versions took it, and the run holds it among its settings."""
+    from typer.testing import CliRunner
+
+    from unmask.cli import app
+
+    changes = [*TOY, "tokenizer.vocab_size=90"]
+    pretrain(load_recipe("tiny-docs", changes), tmp_path / "run", Start(data=shards))
+    given = [part for change in changes for part in ("--set", change)]
+    common = ["pretrain", "tiny-docs", "--data", str(shards), *given, "--resume", "-q", "-o"]
+    done = CliRunner().invoke(app, [*common, str(tmp_path / "run")])
+    assert "model:" in done.stdout, done.output
+    new = CliRunner().invoke(app, [*common, str(tmp_path / "new")])
+    assert "tokenizer.vocab_size=90 would change nothing" in str(new.exception)
+
+
 @pytest.mark.parametrize("pairs", ["nsp", "sop"])
 def test_validation_text_without_pairs_does_not_stop_a_run(
     pairs: str, small: Make, tmp_path: Path, watcher: type
