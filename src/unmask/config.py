@@ -462,7 +462,7 @@ def _apply(values: dict[str, Any], changes: Sequence[str | Change]) -> dict[str,
             inner = inner.setdefault(name, {})
             if not isinstance(inner, dict):
                 raise ConfigError(f"{change.option} {change.key}: {name} is a value, not a section")
-        if change.key in _BUDGETS:
+        if change.key in _BUDGETS and change.value is not None:
             for other in _BUDGETS - given.keys():
                 inner.pop(other.removeprefix("train."), None)
         if change.value is None:

@@ -329,11 +329,28 @@ def test_texts_that_were_cut_are_counted(tmp_path: Path, tokenizer: Tokenizer) -
         return done.stderr, out.read_text("utf-8")
 
     said, cut = run()
-    assert said == "2 of 3 rows have more than 32 tokens and were cut: --long mean reads all of them\n"
+    assert said == "2 of 3 rows have more than 32 tokens and were cut: --long mean reads such texts whole\n"
     assert run("--quiet") == ("", cut)
     said, whole = run("--long", "mean")
     assert said == ""
     assert whole != cut
+
+
+@pytest.mark.parametrize("task", ["pair", "regress"])
+def test_a_first_text_that_windows_cut_is_counted_too(
+    task: str, tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    labels, problem = (("score",), "regression") if task == "regress" else (("no", "yes"), "single")
+    model = network(tokenizer, "classify", labels=labels, problem=problem)
+    save_model(model, tmp_path / "model", tokenizer, facts={"task": {"name": task}})
+    rows = [("bom", "bom"), ("bom " * 40, "bom"), ("bom", "bom " * 40), ("bom " * 40, "bom " * 40)]
+    lines = [json.dumps({"text": text, "text2": pair}) for text, pair in rows]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines), "utf-8")
+    for options, cut in (((), 3), (("--long", "mean"), 2)):  # windows read all of a long second text
+        out = tmp_path / f"{cut}.csv"
+        given = [str(tmp_path / "in.jsonl"), "-m", str(tmp_path / "model"), "-o", str(out), *options]
+        done = CliRunner().invoke(app, ["predict", *given])
+        assert f"{cut} of 4 rows have more than 32 tokens and were cut\n" in done.stderr, done.output
 
 
 def test_one_column_for_each_label(tmp_path: Path, base: Path) -> None:

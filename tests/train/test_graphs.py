@@ -75,7 +75,7 @@ def test_empty_targets_change_nothing(small: Make, shards: Path, tmp_path: Path)
 
 
 @pytest.mark.filterwarnings("ignore")  # of torch's compiler
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU and CUDA_VISIBLE_DEVICES=0")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA_VISIBLE_DEVICES=0")
 @pytest.mark.parametrize(("optimiser", "apart"), [("adamw", 1e-3), ("muon", 1e-2)])
 def test_a_played_step_is_an_ordinary_one(
     small: Make, shards: Path, tmp_path: Path, optimiser: str, apart: float

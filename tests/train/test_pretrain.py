@@ -17,6 +17,7 @@ from unmask.config import Recipe, TokenizerConfig, load_recipe, recipe_names
 from unmask.data.prepare import prepare
 from unmask.errors import ConfigError, CorpusError, ModelError, OutputError, UserError
 from unmask.predict import MaskedLM, load
+from unmask.predict.folders import find_folder
 from unmask.progress import Progress, Stage
 from unmask.runs import read_metrics
 from unmask.text import find_sources
@@ -337,8 +338,11 @@ def test_what_changed_since_is_refused(small: Make, shards: Path, tmp_path: Path
 def test_mistakes_are_one_clear_line(small: Make, shards: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="either --data SHARDS or --text"):
         pretrain(small(), tmp_path / "run", Start())
-    with pytest.raises(ConfigError, match="longer than the model's 64 positions"):
+    with pytest.raises(ConfigError, match=r"longer than the model's 64 positions: .*, or model\.positions$"):
         pretrain(small("batch.length=128"), tmp_path / "run", Start(data=shards))
+    base = Start(data=shards, base=find_folder("mini-pt"))  # whose positions cannot be set
+    with pytest.raises(ConfigError, match=r"positions: set batch\.length \(or the stages\)$"):
+        pretrain(small("batch.length=4096"), tmp_path / "run", base)
     (tmp_path / "some.txt").write_text("O carteiro espera o comboio.", "utf-8")
     with pytest.raises(ConfigError, match="longer than the model's 64 positions"):
         pretrain(
@@ -483,6 +487,22 @@ def test_changes_of_what_is_there_already(options: list[str], change: str, why: 
     wrong = CliRunner().invoke(app, given).exception
     assert isinstance(wrong, ConfigError)
     assert str(wrong) == f"--set {change} would change nothing, since {why}: leave it out"
+
+
+def test_a_run_that_began_with_such_a_change_goes_on(shards: Path, tmp_path: Path) -> None:
+    """Earlier versions took it, and the run holds it among its settings."""
+    from typer.testing import CliRunner
+
+    from unmask.cli import app
+
+    changes = [*TOY, "tokenizer.vocab_size=90"]
+    pretrain(load_recipe("tiny-docs", changes), tmp_path / "run", Start(data=shards))
+    given = [part for change in changes for part in ("--set", change)]
+    common = ["pretrain", "tiny-docs", "--data", str(shards), *given, "--resume", "-q", "-o"]
+    done = CliRunner().invoke(app, [*common, str(tmp_path / "run")])
+    assert "model:" in done.stdout, done.output
+    new = CliRunner().invoke(app, [*common, str(tmp_path / "new")])
+    assert "tokenizer.vocab_size=90 would change nothing" in str(new.exception)
 
 
 @pytest.mark.parametrize("pairs", ["nsp", "sop"])

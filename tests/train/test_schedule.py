@@ -139,6 +139,21 @@ def test_a_change_of_budget_takes_the_place_of_a_recipe_s(changes: list[str]) ->
     assert (train.steps, train.epochs, train.seconds) == (7, None, None)
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "kept"),
+    [
+        ("bert-base", "train.seconds=", (1_000_000, None, None)),
+        ("tiny-docs", "train.steps=", (None, None, 240)),
+        ("tiny-docs", "train.epochs=", (None, None, 240)),
+    ],
+)
+def test_emptying_a_budget_keeps_the_recipe_s_other(
+    name: str, change: str, kept: tuple[int | None, ...]
+) -> None:
+    train = load_recipe(name, [change]).train
+    assert (train.steps, train.epochs, train.seconds) == kept
+
+
 def test_two_changes_of_budget_are_refused() -> None:
     message = "^--set train.steps=2 and --set train.seconds=1 exclude each other: leave one of them out$"
     with pytest.raises(ConfigError, match=message):

@@ -68,8 +68,9 @@ def predict(
     said = progress(quiet)
     count = predict_file(loaded, file, out, Columns(text_column, pair_column), said)
     if isinstance(loaded, Classifier) and loaded.cut_texts:
+        advice = "" if loaded.cut_pairs else ": --long mean reads such texts whole"
         said.say(
-            f"{loaded.cut_texts:,} of {count:,} rows have more than {loaded.length} tokens and were cut:"
-            " --long mean reads all of them"
+            f"{loaded.cut_texts:,} of {count:,} rows have more than {loaded.length} tokens"
+            f" and were cut{advice}"
         )
     print_json({"rows": count, "file": str(out)}) if json_ else typer.echo(f"{count:,} rows: {out}")

@@ -90,13 +90,15 @@ def pretrain(
 
     from unmask.config import Change, load_recipe
     from unmask.predict.folders import find_folder
+    from unmask.runs import RECIPE
     from unmask.target import check_place
     from unmask.text import find_sources
 
     taught = [Change("--teacher", "objective.teachers", teachers)] if teachers else []
     # Before torch is loaded: a slip of the pen is told at once.
     settings = load_recipe(recipe, [*changes(set_), *taught])
-    _check_read(set_ or (), data is not None, base is not None, bool(settings.objective.teachers))
+    if not (resume and (out / RECIPE).is_file()):  # an earlier version may have begun it with such a change
+        _check_read(set_ or (), data is not None, base is not None, bool(settings.objective.teachers))
     for teacher in settings.objective.teachers:
         find_folder(teacher)
     check_place(out)

@@ -1,7 +1,6 @@
 """`evaluate`: run suites on a model; finished ones are kept, so that an interrupted run goes on."""
 
 import json
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -79,11 +78,8 @@ def _run(context: Context, fingerprint: str, material: str, files: int) -> Resul
     if before is not None and before.fingerprint == mark:
         progress.say(f"{found.name}: done already")
         return before
-    held = before.details.get(SAMPLE, math.inf) if before is not None else 0
-    if context.sample is not None and held > context.sample:
-        raise OutputError(
-            f"{context.out} holds more of {found.name} than a sample of {context.sample}: name another folder"
-        )
+    if before is not None and context.sample is not None:
+        _check_larger(before, context)
     progress.say(f"{found.name}: reading {count(files, 'file')} (the whole suite: {found.suite.about})")
     start = time.monotonic()
     try:
@@ -105,6 +101,15 @@ def _run(context: Context, fingerprint: str, material: str, files: int) -> Resul
         time.monotonic() - start, outcome.measures, scores, groups, details,
     )  # fmt: skip
     return results.save(context.out, result, outcome.items)
+
+
+def _check_larger(before: Result, context: Context) -> None:
+    """A result of more items is not lost to one of fewer."""
+    out, name, sample = context.out, context.found.name, context.sample
+    if SAMPLE not in before.details:
+        raise OutputError(f"{out} holds {name} as a whole: name another folder for the results of a sample")
+    if before.details[SAMPLE] > sample:
+        raise OutputError(f"{out} holds more of {name} than a sample of {sample}: name another folder")
 
 
 def _chosen(suite: Suite, folder: Path) -> list[str]:

@@ -23,7 +23,9 @@ class Classifier(TaskModel):
     """Classes of texts, or of pairs of texts."""
 
     cut_texts = 0
-    """How many were cut so far, since they are too long and not to be read in windows."""
+    """How many texts, or pairs, were too long to be read whole so far."""
+    cut_pairs = False
+    """Whether pairs were among them: windows do not read a long first text whole either."""
 
     def __call__(
         self, texts: str | Sequence[str], pairs: str | Sequence[str] | None = None
@@ -77,14 +79,19 @@ class Classifier(TaskModel):
 
     def _shortened(self, encoding: Encoding) -> list[Window]:
         long = self.settings.long
-        if long == "mean":
-            return cut(encoding, self.length, self.settings.stride)
         if long is None:
             raise InputError(
                 f"a text has {len(encoding)} tokens, but the model takes at most {self.length}: shorten it"
             )
-        self.cut_texts += 1
-        return [trim(encoding, self.length, end=long == "tail")]
+        if long == "mean":
+            windows = cut(encoding, self.length, self.settings.stride)
+        else:
+            windows = [trim(encoding, self.length, end=long == "tail")]
+        read = np.unique(np.concatenate([window.places for window in windows]))
+        if len(read) < len(encoding):
+            self.cut_texts += 1
+            self.cut_pairs |= bool(encoding.segments.any())
+        return windows
 
 
 def class_scores(model: Model, packed: Pack) -> Tensor:

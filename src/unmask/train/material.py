@@ -61,7 +61,7 @@ def gather(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT)
     if bool(start.sources) == bool(start.data):
         raise ConfigError("name what to train on: either --data SHARDS or --text FILES")
     base = read_config(read_values(start.base)) if start.base else None
-    _check_length(recipe, base or recipe.model)  # before hours of preparing
+    _check_length(recipe, base)  # before hours of preparing
     teachers = find_teachers(recipe)
     if start.data:
         folder = start.data
@@ -120,11 +120,12 @@ def _fitted(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
     )
 
 
-def _check_length(recipe: Recipe, model: ModelConfig) -> None:
-    if recipe.longest > model.positions:
+def _check_length(recipe: Recipe, base: ModelConfig | None) -> None:
+    positions = (base or recipe.model).positions
+    if recipe.longest > positions:
         raise ConfigError(
-            f"sequences of {recipe.longest} tokens are longer than the model's {model.positions} positions: "
-            "set batch.length (or the stages), or model.positions"
+            f"sequences of {recipe.longest} tokens are longer than the model's {positions} positions: "
+            f"set batch.length (or the stages){'' if base else ', or model.positions'}"
         )
 
 
