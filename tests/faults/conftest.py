@@ -24,7 +24,11 @@ def start(place: Path, *arguments: object, launcher: Sequence[str] = ()) -> subp
         env=os.environ | STORE,
     )
     assert process.stdout
-    assert process.stdout.readline() == "ready\n"
+    said = process.stdout.readline()
+    if said != "ready\n":
+        process.terminate()  # torchrun takes its processes along
+        _, errors = process.communicate(timeout=300)
+        pytest.fail(f"the driver said {said!r} in place of ready: {errors}")
     return process
 
 

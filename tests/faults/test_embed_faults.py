@@ -28,7 +28,8 @@ parts.CHUNK_TEXTS = 40
 torch.set_num_threads(2)
 try:
     model = load("model", "cpu")
-    print("ready", flush=True)
+    sys.stdout.write("ready\\n")
+    sys.stdout.flush()
     embed_file(model, "text.txt", sys.argv[1])
 except UserError as error:
     sys.exit(f"unmask: {error}")

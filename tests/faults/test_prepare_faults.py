@@ -27,7 +27,8 @@ from unmask.tokenizer import Tokenizer
 if __name__ == "__main__":
     module.CHUNK_CHARS, module.BATCH_BYTES = 40_000, 200_000
     recipe = load_recipe(None, ["prepare.shard_tokens=30000", "prepare.valid=0.1"])
-    print("ready", flush=True)
+    sys.stdout.write("ready\\n")
+    sys.stdout.flush()
     try:
         module.prepare(find_sources(["text"]), Tokenizer.load("vocab"), Path(sys.argv[1]), recipe, workers=2)
     except UserError as error:

@@ -42,7 +42,8 @@ from unmask.train.pretrain import pretrain
 if __name__ == "__main__":
     torch.set_num_threads(1)
     recipe = load_recipe(None, sys.argv[2:])
-    print("ready", flush=True)
+    sys.stdout.write("ready\\n")  # one write, unlike print: processes share the pipe
+    sys.stdout.flush()
     try:
         result = pretrain(recipe, Path(sys.argv[1]), Start(data=Path("shards")), resume=True)
     except UserError as error:
