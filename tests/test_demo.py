@@ -82,7 +82,9 @@ def test_what_it_says_at_the_end() -> None:
     assert json.loads(as_json.stdout)["training"]["model"] == "demo-out/run/model"
 
 
-@pytest.mark.parametrize("changes", [["objective.causal=1.0"], ["objective.mlm=0", "batch.pairs=nsp"]])
+@pytest.mark.parametrize(
+    "changes", [["objective.causal=1.0"], ["objective.mlm=0", "objective.sbo=true", "batch.mask.kind=span"]]
+)
 def test_a_model_that_cannot_fill_is_refused_at_once(changes: list[str], tmp_path: Path) -> None:
     recipe = load_recipe("tiny-docs", changes)
     with pytest.raises(ConfigError, match="filled masks"):

@@ -253,6 +253,20 @@ def test_the_old_model_is_back_before_it_is_asked_for(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a"]
 
 
+def test_a_file_that_stays_of_the_old_model_is_not_in_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write(tmp_path / "a", "old")
+    with monkeypatch.context() as patch:
+        patch.setattr("unmask.target.shutil.rmtree", lambda *_, **__: None)  # its files are in use
+        put(folder, "newer", overwrite=True)
+        put(folder, "newest", overwrite=True)
+    assert contents(folder) == dict.fromkeys(NEW, "newest")
+    put(folder, overwrite=True)
+    assert names(tmp_path) == ["a"]
+    assert contents(folder) == NEW
+
+
 def test_the_old_model_is_back_in_a_folder_made_since(tmp_path: Path) -> None:
     write(tmp_path / ".a.unmask-old", "old")
     (tmp_path / "a").mkdir()  # by a script, before the same command

@@ -377,8 +377,8 @@ class Recipe(Section):
             raise ValueError("objective.teachers need objective.mlm above 0, and objective.causal = 0")
         if objective.teach != 1 and not objective.teachers:
             raise ValueError("objective.teach weighs what teachers expect: name one (--teacher MODEL)")
-        if not objective.mlm and not objective.sbo and batch.pairs == "none" and objective.causal < 1:
-            raise ValueError("objective.mlm = 0 leaves nothing to learn: set another objective")
+        if not objective.mlm and not objective.sbo and objective.causal < 1:
+            raise ValueError("objective.mlm = 0 leaves no token to predict: set another objective")
         return self
 
     @property

@@ -63,8 +63,11 @@ _PARTS = (
     "metrics.jsonl",
     "report.html",
     ".gitattributes",
+    ".DS_Store",
+    "Thumbs.db",
+    "desktop.ini",
 )
-"""The files of model folders, ours and others'."""
+"""The files of model folders, ours and others', and what file managers leave in any."""
 
 
 def bundled() -> dict[str, Path]:
@@ -274,7 +277,7 @@ def _put(unfinished: Path, folder: Path) -> None:
     finally:
         if old.is_dir() and not folder.exists():
             old.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
+    _discard(old, folder)
 
 
 def _move_up(new: Path) -> None:
@@ -304,11 +307,19 @@ def _is_free(folder: Path) -> bool:
 def _clear(room: Path, folder: Path) -> None:
     """Remove what killed processes left."""
     if (folder / CONFIG).is_file():  # the new one is whole
-        shutil.rmtree(_old(folder), ignore_errors=True)
+        _discard(_old(folder), folder)
     with suppress(PermissionError):  # a place where one may write and not look
         for path in room.iterdir():
             if path.name.startswith(_mark(folder)) and path not in (_old(folder), _new(folder)):
                 _remove_left(path)
+
+
+def _discard(old: Path, folder: Path) -> None:
+    """Remove what was replaced, under another name: a file in it that stays keeps nobody from the name."""
+    if old.is_dir():
+        gone = old.with_name(f"{_mark(folder)}{secrets.token_hex(4)}")
+        old.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 def _remove_left(path: Path) -> None:

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from unmask.checkpoint import load_model
 from unmask.config import Recipe, TokenizerConfig, load_recipe, recipe_names
 from unmask.data.prepare import prepare
+from unmask.data.shards import Corpus
 from unmask.errors import ConfigError, CorpusError, ModelError, OutputError, UserError
 from unmask.predict import MaskedLM, load
 from unmask.predict.folders import find_folder
@@ -23,11 +24,12 @@ from unmask.runs import read_metrics
 from unmask.text import find_sources
 from unmask.text.split import split_of, text_hash
 from unmask.tokenizer import Tokenizer, extend, train_tokenizer
-from unmask.train import plan
+from unmask.train import parallel, plan
 from unmask.train.machine import Machine
 from unmask.train.material import Start, gather
-from unmask.train.pretrain import Pretraining, dry_run, pretrain
+from unmask.train.pretrain import Pretraining, _check_same_everywhere, dry_run, pretrain
 from unmask.train.state import newest
+from unmask.train.validate import validation_batches
 
 Make = Callable[..., Recipe]
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -38,7 +40,7 @@ OBJECTIVES = {
     "nsp": ["batch.pairs=nsp"],
     "sop": ["batch.pairs=sop", "batch.mask.kind=word"],
     "span": ["batch.mask.kind=span", "objective.sbo=true"],
-    "causal": ["objective.causal=1.0"],
+    "causal": ["objective.causal=1.0", "model.causal=true", "model.family=unmask"],
     "hybrid": ["objective.causal=0.5", "batch.mask.ratio_end=0.3"],
     "stages": ["train.stages=[{share=0.5,length=16},{share=0.5,length=64}]", "train.average=0.4"],
     "workers": ["train.workers=2", "train.batch_warmup=0.5", "batch.alpha=0.3"],
@@ -333,6 +335,117 @@ def test_what_changed_since_is_refused(small: Make, shards: Path, tmp_path: Path
     prepare(sources, tokenizer, tmp_path / "other", recipe, workers=1)
     with pytest.raises(CorpusError, match="changed since this run began"):
         pretrain(small(), tmp_path / "run", Start(data=tmp_path / "other"), True)
+
+
+def test_a_text_that_changed_costs_the_run_nothing(
+    small: Make, text: Path, tmp_path: Path, watcher: type
+) -> None:
+    mine, run = shutil.copytree(text, tmp_path / "mine"), tmp_path / "run"
+    recipe = small("tokenizer.vocab_size=140", "prepare.valid=0.15")
+    start = Start(find_sources([f"{language}={mine / language}.txt" for language in ("pt", "en")]))
+    pretrain(recipe, run, start, False, stopped_at(3, watcher))
+    made = {path: path.read_bytes() for name in ("vocab", "shards") for path in (run / name).rglob("*.*")}
+    with (mine / "en.txt").open("a") as more:
+        more.write("\n\nThe boy waits for the train.")
+    for go_on in (lambda: pretrain(recipe, run, start, True), lambda: dry_run(recipe, run, start)):
+        with pytest.raises(CorpusError, match=r"bring it back .* --data .*shards in place of --text"):
+            go_on()
+    assert made == {path: path.read_bytes() for path in made}
+    assert pretrain(recipe, run, Start(data=run / "shards"), True).steps == 6
+
+
+def test_a_text_that_changed_under_the_vocabulary_of_a_base(
+    small: Make, shards: Path, text: Path, tmp_path: Path, watcher: type
+) -> None:
+    pretrain(small("train.steps=1"), tmp_path / "base", Start(data=shards))
+    mine, run = tmp_path / "mine.txt", tmp_path / "run"
+    shutil.copy(text / "pt.txt", mine)
+    start = Start(find_sources([str(mine)]), base=tmp_path / "base" / "model")
+    recipe = small("prepare.valid=0.15")
+    pretrain(recipe, run, start, False, stopped_at(3, watcher))
+    with mine.open("a") as more:
+        more.write("\n\nA pintora rega as plantas.")
+    with pytest.raises(CorpusError, match="in place of --text"):
+        pretrain(recipe, run, start, True)
+
+
+def test_what_is_learned_is_what_the_model_can_be_asked(small: Make, shards: Path, tmp_path: Path) -> None:
+    run, causal = tmp_path / "run", ["model.causal=true", "model.family=unmask"]
+    for changes in (causal, [*causal, "objective.causal=0.5"]):
+        with pytest.raises(ConfigError, match=r"cannot fill masks.* set objective\.causal = 1"):
+            pretrain(small(*changes), run, Start(data=shards))
+    with pytest.raises(ConfigError, match=r"set model\.causal = true .*, or a smaller share"):
+        pretrain(small("objective.causal=1"), run, Start(data=shards))
+    pretrain(small(*causal, "objective.causal=1", "train.steps=1"), run, Start(data=shards))
+    with pytest.raises(ConfigError, match="cannot fill masks"):
+        pretrain(small(), tmp_path / "on", Start(data=shards, base=run / "model"))
+
+
+def test_what_lies_among_the_best_weights_ends_no_training(
+    small: Make, shards: Path, tmp_path: Path, watcher: type
+) -> None:
+    run = tmp_path / "run"
+
+    def drop(step: int) -> None:
+        if step == 3:
+            (run / "best" / "notes.txt").write_text("mine")
+        if step == 1 and (run / "best").is_dir():
+            (run / "best" / ".DS_Store").write_text("")  # the system's, and no reason to stop
+
+    watching = watcher(drop)
+    result = pretrain(
+        small("train.eval_every=2", "train.steps=8"), run, Start(data=shards), progress=watching
+    )
+    assert result.steps == 8
+    assert (run / "best" / "notes.txt").read_text() == "mine"
+    assert len([line for line in watching.said if "holds notes.txt" in line]) == 1
+    copies = [path for path in run.iterdir() if path.name.startswith("best-")]
+    assert len(copies) == 1
+    load_model(copies[0])
+
+
+def test_the_text_of_validation_does_not_depend_on_what_a_device_takes_at_once(
+    small: Make, shards: Path
+) -> None:
+    corpus = Corpus.open(shards, "valid")
+    for asked in (300, 900, 10**6):
+        found = []
+        for micro in (48, 96, 250, 5000):
+            recipe = small(f"train.micro_tokens={micro}", f"train.eval_tokens={asked}")
+            made = list(validation_batches(corpus, recipe))
+            assert all(batch.tokens <= max(micro, 48) + 48 for batch in made)
+            found.append(
+                [torch.cat([getattr(batch, name) for batch in made]) for name in ("ids", "target_ids")]
+            )
+        assert all(torch.equal(*pair) for other in found for pair in zip(found[0], other, strict=True))
+        assert len(found[0][0]) <= asked
+
+
+def test_processes_with_another_base_are_told_apart(
+    small: Make, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = tmp_path / "base" / "model"
+    pretrain(small("train.steps=1"), base.parent, Start(data=shards))
+    material = gather(small(), tmp_path / "run", Start(data=shards, base=base))
+    first: list[int] = []  # what the first process has
+    monkeypatch.setattr(parallel, "first", lambda mine: first.append(mine) or first[0])
+    _check_same_everywhere(material)
+    _check_same_everywhere(material)
+    weights = load_file(base / "model.safetensors")
+    save_file({name: weight + 1 for name, weight in weights.items()}, base / "model.safetensors")
+    with pytest.raises(CorpusError, match="another model to begin with"):
+        _check_same_everywhere(material)
+
+
+def test_a_dry_run_writes_nothing_where_the_run_would_not(small: Make, text: Path, tmp_path: Path) -> None:
+    start = Start(find_sources([str(text / "pt.txt")]))
+    for name, message in (("thesis.txt", "holds other files"), ("config.json", "holds a model")):
+        folder = tmp_path / name.partition(".")[0]
+        folder.mkdir()
+        (folder / name).write_text("{}")
+        with pytest.raises(OutputError, match=message):
+            dry_run(small(), folder, start)
+        assert [path.name for path in folder.iterdir()] == [name]
 
 
 def test_mistakes_are_one_clear_line(small: Make, shards: Path, tmp_path: Path) -> None:

@@ -113,7 +113,8 @@ def test_micro_batches_share_the_step_out(units: int, length: int, micro: int, r
     [
         (["train.steps=3", "objective.sbo=true"], "set batch.mask.kind to span"),
         (["objective.causal=0.5", "batch.pairs=nsp"], "neither batch.pairs nor objective.sbo"),
-        (["objective.mlm=0"], "leaves nothing to learn"),
+        (["objective.mlm=0"], "leaves no token to predict"),
+        (["objective.mlm=0", "batch.pairs=nsp"], "leaves no token to predict"),
         (["train.stages=[{share=0.5,length=128}]"], "must sum to 1"),
         (["train.schedule=wsd", "train.warmup=0.6", "train.decay=0.6"], "together at most 1"),
     ],

@@ -163,14 +163,22 @@ class Batches:
                 yield batch, positions.popleft()
 
     def one_pass(
-        self, units_per_batch: int, workers: int = 0, pin: bool = False, objective: Objective | None = None
+        self,
+        units_per_batch: int | Iterable[int],
+        workers: int = 0,
+        pin: bool = False,
+        objective: Objective | None = None,
     ) -> Iterator[Batch]:
-        """Every document once, in the natural shares of languages, with masks that never change."""
+        """Every document once, in the natural shares of languages, with masks that never change.
+
+        Where the sizes of the batches are given one by one, it ends with the last of them.
+        """
         plan = Plan(self._documents, self._config.model_copy(update={"alpha": 1.0}), self._seed)
         objective = objective or Objective(ratio=mask_ratio(self._config.mask, 1))
+        sizes = repeat(units_per_batch) if isinstance(units_per_batch, int) else units_per_batch
 
         def ask() -> Iterator[Request]:
-            for units, _ in plan.units(Position(), repeat(units_per_batch * self._ranks)):
+            for units, _ in plan.units(Position(), (size * self._ranks for size in sizes)):
                 mine = self._ours(units)
                 mine = mine.only(mine.epochs == 0)
                 if len(mine):

@@ -32,7 +32,8 @@ def model_card(material: Material, counters: Counters, valid: Validation | None)
         if main in valid.accuracy:
             right = f"{valid.accuracy[main]:.1%} of the tokens right"
             rows["validation"] += f", {right} (the commonest token alone: {valid.guess:.1%})"
-    calls = [] if causal else [f'model.fill("… {material.tokenizer.mask_token} …")']
+    fills = recipe.objective.mlm and not causal
+    calls = [f'model.fill("… {material.tokenizer.mask_token} …")'] if fills else []
     calls += ['model.generate("…")'] if recipe.objective.causal else []
     return "\n".join(
         [

@@ -10,8 +10,8 @@ import torch
 from unmask.checkpoint import load_model, read_values
 from unmask.config import ModelConfig, Recipe
 from unmask.data.prepare import prepare
-from unmask.data.shards import Corpus, read_manifest
-from unmask.errors import ConfigError, ModelError
+from unmask.data.shards import MANIFEST, Corpus, read_manifest
+from unmask.errors import ConfigError, CorpusError, ModelError, OutputError
 from unmask.files import digest, write_json
 from unmask.model.families import choose_architecture
 from unmask.model.network import Model
@@ -22,6 +22,7 @@ from unmask.tokenizer import Tokenizer
 from unmask.tokenizer.build import build_tokenizer
 from unmask.train.loop import seed_of
 from unmask.train.objectives import Objectives
+from unmask.train.state import checkpoints
 from unmask.train.teachers import check_vocabulary, find_teachers
 
 
@@ -62,6 +63,7 @@ def gather(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT)
         raise ConfigError("name what to train on: either --data SHARDS or --text FILES")
     base = read_config(read_values(start.base)) if start.base else None
     _check_length(recipe, base)  # before hours of preparing
+    _check_direction(recipe.objective.causal, base or recipe.model)
     teachers = find_teachers(recipe)
     if start.data:
         folder = start.data
@@ -75,7 +77,12 @@ def gather(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT)
         else:
             tokenizer = _vocabulary(recipe, run, start.sources, progress)
         folder = run / "shards"
-        prepare(start.sources, tokenizer, folder, recipe, progress=progress)
+        try:
+            prepare(start.sources, tokenizer, folder, recipe, progress=progress)
+        except OutputError as error:
+            if _begun(run) and (folder / MANIFEST).is_file():
+                raise _other_text(run) from error  # no advice to delete what the run needs
+            raise
     if base and start.base:
         _check_extends(Tokenizer.load(start.base), tokenizer, start.base)
         model = base.model_copy(update={"vocab_size": max(base.vocab_size, tokenizer.vocab_size)})
@@ -101,9 +108,22 @@ def _vocabulary(recipe: Recipe, run: Path, sources: Sequence[Source], progress: 
     made_of = digest(settings, *(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats))
     folder, marker = run / "vocab", run / "vocab.json"
     if not marker.is_file() or json.loads(marker.read_text("utf-8"))["made_of"] != made_of:
+        if _begun(run):
+            raise _other_text(run)
         build_tokenizer(sources, folder, recipe, progress=progress)
         write_json(marker, {"made_of": made_of})
     return Tokenizer.load(folder)
+
+
+def _begun(run: Path) -> bool:
+    return bool(checkpoints(run / "checkpoints"))
+
+
+def _other_text(run: Path) -> CorpusError:
+    return CorpusError(
+        "the text is not as it was when this run began: bring it back with its date, "
+        f"or go on with --data {run / 'shards'} in place of --text"
+    )
 
 
 def _fitted(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
@@ -126,6 +146,19 @@ def _check_length(recipe: Recipe, base: ModelConfig | None) -> None:
         raise ConfigError(
             f"sequences of {recipe.longest} tokens are longer than the model's {positions} positions: "
             f"set batch.length (or the stages){'' if base else ', or model.positions'}"
+        )
+
+
+def _check_direction(share: float, model: ModelConfig) -> None:
+    """What is learned must be what the model can be asked for."""
+    if model.causal and share < 1:
+        raise ConfigError(
+            "a causal model cannot fill masks, only go on with a text: set objective.causal = 1"
+        )
+    if share == 1 and not model.causal:
+        raise ConfigError(
+            "objective.causal = 1 teaches next tokens alone: set model.causal = true (as in causal-small), "
+            "or a smaller share for a model that fills masks too"
         )
 
 

@@ -10,8 +10,10 @@ run/
 
 import math
 import signal
+from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,8 @@ def pretrain(
             _check_folder(run, resume)
             if resume:
                 _check_begun(run, recipe, progress)
+            if parallel.rank() == 0 and not checkpoints(run / "checkpoints"):
+                (run / PLAN).unlink(missing_ok=True)  # of a run that was killed before its first checkpoint
             material = gather(recipe, run, start, progress)
         _check_same_everywhere(material)
         machine = Machine.choose(recipe.train)
@@ -110,6 +114,7 @@ def dry_run(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT
         if parallel.rank() > 0:
             progress = SILENT
         with parallel.first_alone():
+            _check_folder(run, resume=True)
             material = gather(recipe, run, start, progress)
         machine = Machine.choose(recipe.train)
         with repeatable(machine):
@@ -130,6 +135,7 @@ class Pretraining:
         self._best = math.inf
         self._stale = self._rollbacks = 0
         self._valid: Validation | None = None
+        self._keeps_best = True
         twentieth = max(1, self._plan.steps // 20)
         self._eval_every = recipe.train.eval_every or max(twentieth, _EVAL_EVERY)
         self._save_every = recipe.train.save_every or twentieth
@@ -281,7 +287,7 @@ class Pretraining:
             self._valid = valid
             better = valid.loss < self._best
             if better:
-                self._save_model("best")
+                self._gathered(self._keep_best)
         self._best = min(self._best, valid.loss)
         self._stale = 0 if better else self._stale + 1
         if metrics:
@@ -317,20 +323,34 @@ class Pretraining:
             Snapshot(trainer.counters.step, facts, weights, trainer.optimiser.state(), trainer.average)
         )
 
-    def _save_model(self, name: str) -> None:
+    def _gathered(self, write: Callable[[], None]) -> None:
+        """Call `write` in the first process, where it finds the whole weights."""
         with parallel.gathered(self.trainer.model):
             if parallel.rank() == 0:
-                card = model_card(self._material, self.trainer.counters, self._valid)
-                recipe = self._material.recipe
-                facts = {"hybrid": True} if recipe.objective.causal and not recipe.model.causal else None
-                save_model(self.trainer.model, self._run / name, self._material.tokenizer, card, facts)
+                write()
+
+    def _save_model(self, name: str) -> None:
+        card = model_card(self._material, self.trainer.counters, self._valid)
+        recipe = self._material.recipe
+        facts = {"hybrid": True} if recipe.objective.causal and not recipe.model.causal else None
+        save_model(self.trainer.model, self._run / name, self._material.tokenizer, card, facts)
+
+    def _keep_best(self) -> None:
+        """What lies in that folder must not end a training; one copy under another name is enough."""
+        if not self._keeps_best:
+            return
+        try:
+            self._save_model("best")
+        except OutputError as error:
+            self._keeps_best = False
+            self._progress.say(f"{error}; better ones are not kept until the run goes on anew")
 
     def _finish(self, wish: Wish) -> RunResult:
         counters = self.trainer.counters
         ended = counters.step >= self._plan.steps or self._converged()
         if ended:
             with self.trainer.averaged():
-                self._save_model("model")
+                self._gathered(partial(self._save_model, "model"))
         if parallel.rank() == 0:
             write_report(self._run)
         return RunResult(
@@ -364,8 +384,6 @@ def _check_folder(run: Path, resume: bool) -> None:
     others = run.is_dir() and any(path.name[0] != "." and path.name != RECIPE for path in run.iterdir())
     if others and not any((run / name).exists() for name in _MARKS):
         raise OutputError(f"{run} holds other files and no run: name a folder of its own for the run")
-    if not begun:
-        (run / PLAN).unlink(missing_ok=True)  # of a run that was killed before its first checkpoint
 
 
 def _check_begun(run: Path, recipe: Recipe, progress: Progress) -> None:
@@ -379,10 +397,12 @@ def _check_begun(run: Path, recipe: Recipe, progress: Progress) -> None:
 
 def _check_same_everywhere(material: Material) -> None:
     """Processes on several machines may have been given different things."""
-    mine = int(digest(material.recipe.model_dump_json(), material.corpus.fingerprint)[:10], 16)
+    models = [model_fingerprint(folder) for folder in (material.base, *material.teachers) if folder]
+    mine = int(digest(material.recipe.model_dump_json(), material.corpus.fingerprint, *models)[:10], 16)
     if parallel.first(mine) != mine:
         raise CorpusError(
-            f"process {parallel.rank()} has another recipe or other shards than process 0: give all the same"
+            f"process {parallel.rank()} has another recipe, other shards or another model to begin with "
+            "or to learn from than process 0: give all the same"
         )
 
 

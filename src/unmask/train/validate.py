@@ -18,6 +18,7 @@ from unmask.train.frequency import Bands
 from unmask.train.loop import KINDS
 from unmask.train.machine import Machine
 from unmask.train.objectives import Objectives, Outcome
+from unmask.train.schedule import micro_batches
 
 Scores = dict[str, dict[str, float]]
 Sums = dict[tuple[str, str], npt.NDArray[np.float64]]
@@ -47,7 +48,7 @@ class Validator:
         self._objectives, self._machine = Objectives(recipe), machine
         self._languages, self._bands = corpus.language_names, Bands.cut(counts)
         self._main = "next" if recipe.objective.causal == 1 else "mlm" if recipe.objective.mlm else "sbo"
-        self._every = list(_batches(corpus, recipe))
+        self._every = list(validation_batches(corpus, recipe))
         parts = dict.fromkeys(part for batch in self._every for part in self._objectives.counts(batch))
         self._groups = [
             *(("part", part) for part in parts),
@@ -104,19 +105,17 @@ class Validator:
         )
 
 
-def _batches(corpus: Documents, recipe: Recipe) -> Iterator[Batch]:
+def validation_batches(corpus: Documents, recipe: Recipe) -> Iterator[Batch]:
     """The first `eval_tokens` of the split, for each objective that the recipe trains."""
     length = recipe.train.stages[-1].length if recipe.train.stages else recipe.batch.length
     config = recipe.batch.model_copy(update={"length": length})
     batches = Batches(corpus, config, recipe.seed)
     causal = recipe.objective.causal
+    # How much a device takes at once decides how the text is cut, not how much of it is taken.
+    units = max(1, round(recipe.train.eval_tokens / length))
+    sizes = micro_batches(units, length, recipe.train.micro_tokens, 1)
     for objective in ([None] if causal < 1 else []) + ([Objective("causal")] if causal else []):
-        taken = 0
-        for batch in batches.one_pass(max(1, recipe.train.micro_tokens // length), objective=objective):
-            yield batch
-            taken += batch.tokens
-            if taken >= recipe.train.eval_tokens:
-                break
+        yield from batches.one_pass(sizes, objective=objective)
 
 
 def _languages(batch: Batch) -> Ints:
