@@ -8,8 +8,8 @@ natural shares, in an order of its own. The folder opens in unmask, which measur
 the masks of our own runs.
 
   defaults   learning rate 5e-5, no warm-up, batches of 8
-  tuned      5e-4, a tenth of warm-up, weight decay 0.01, our batch (train.batch_tokens); the head on
-             hidden tokens alone (`sparse_prediction`), as ours
+  tuned      one set, not searched: 5e-4, a tenth of warm-up, weight decay 0.01, our batch
+             (train.batch_tokens); the head on hidden tokens alone (`sparse_prediction`), as ours
 
     python benchmarks/hf_mlm.py --data shards --recipe modern-mini --seconds 540 --variant tuned -o runs/hf
     unmask evaluate blimp --model runs/hf -o scores

@@ -56,7 +56,7 @@ def make_job(million: int, options: argparse.Namespace) -> Job:
     width, layers = SIZES[million]
     sizes = {"width": width, "layers": layers, "heads": width // 64, "inner": width * 3 // 2}
     changes: dict[str, Any] = {f"model.{name}": value for name, value in sizes.items()}
-    changes |= {"batch.length": LENGTH, "train.stages": "[]", "train.epochs": "", "seed": options.seed}
+    changes |= {"batch.length": LENGTH, "train.stages": "[]", "seed": options.seed}
     changes |= {"train.batch_tokens": options.batch, "train.micro_tokens": min(options.batch, 32768)}
     recipe = load_recipe(options.recipe, [f"{name}={value}" for name, value in changes.items()])
     vocabulary = Tokenizer.load(options.data / "tokenizer").vocab_size

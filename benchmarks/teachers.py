@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=20)
     parser.set_defaults(limit_mb=1.0)
     options = parser.parse_args()
-    scratch = options.scratch / "teachers"
+    scratch = options.scratch / f"teachers-{options.limit_mb:g}-{options.epochs}"
     shards = prepared(scratch, options.limit_mb)
     rows: list[list[str]] = []
 

@@ -165,9 +165,7 @@ def train(model: Values, language: Values, place: Path, options: argparse.Namesp
     scratch, run, folder = options.scratch, place / f"run-{options.name}", options.scratch / options.name
     facts = known(place / FACTS, "prepare")
     changes = [f"batch.alpha={language['alpha']}", *model.get("settings", [])]
-    for key in ("seconds", "steps"):
-        if value := getattr(options, key):
-            changes += ["train.epochs=", f"train.{key}={value:g}"]
+    changes += [f"train.{key}={value}" for key in ("seconds", "steps") if (value := getattr(options, key))]
     settings = [word for change in changes for word in ("--set", change)]
     result = unmask(
         scratch, facts["commands"], "pretrain", model["recipe"], "--data", place / "shards", "-o", run,

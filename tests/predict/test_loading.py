@@ -9,9 +9,11 @@ import pytest
 import torch
 
 import unmask
+from unmask.checkpoint import load_model, save_model
 from unmask.errors import ConfigError, InputError, ModelError
+from unmask.files import digest, file_digest
 from unmask.predict import Answerer, Classifier, MaskedLM, Tagger, load
-from unmask.predict.folders import card_language, find_folder
+from unmask.predict.folders import card_language, find_folder, model_fingerprint
 from unmask.tokenizer import Tokenizer
 
 Folder = Callable[..., Path]
@@ -58,6 +60,23 @@ def test_the_hugging_face_cache(folder: Folder, tmp_path: Path, monkeypatch: pyt
     (stored / "refs" / "main").write_text("../..")
     with pytest.raises(ModelError, match="never downloads"):
         load("casa/modelo")
+
+
+def test_the_fingerprint_is_of_the_heads_in_our_own_file_too(folder: Folder) -> None:
+    plain = folder()
+    files = ("config.json", "tokenizer.json", "model.safetensors")
+    before = digest(*(file_digest(plain / name) for name in files))
+    assert model_fingerprint(plain) == before, "runs that noted it must find it again"
+    (plain / "README.md").write_text("Another card.", "utf-8")
+    assert model_fingerprint(plain) == before
+    paired = folder(("mlm", "sop"), "paired")
+    noted, weights = model_fingerprint(paired), file_digest(paired / "model.safetensors")
+    model, _ = load_model(paired)
+    with torch.no_grad():
+        model.get_parameter("heads.sop.weight").add_(1)
+    save_model(model, paired, Tokenizer.load(paired))
+    assert file_digest(paired / "model.safetensors") == weights
+    assert model_fingerprint(paired) != noted
 
 
 def test_dtypes_and_devices(folder: Folder) -> None:

@@ -122,6 +122,7 @@ def test_the_steps_make_a_model_and_its_card(
     assert "3 steps" in card
     assert "| `pt-cats` | what cats do | public domain |" in card
     assert "unmask pretrain modern-mini --data parts/pt/shards -o parts/pt/run-toy" in card
+    assert "--set train.steps=3\n" in card
     assert "- pt-cats: set apart of what cats do (public domain)" in card
     assert "| pt-cats | bits per byte |" in card
     assert str(tmp_path) not in card

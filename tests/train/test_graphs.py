@@ -8,6 +8,7 @@ import torch
 
 from unmask.config import Recipe
 from unmask.data.plan import Position
+from unmask.model.network import Model
 from unmask.train.feed import feed
 from unmask.train.graphs import fits, put, room_for, shape_key
 from unmask.train.loop import Trainer
@@ -74,11 +75,20 @@ def test_empty_targets_change_nothing(small: Make, shards: Path, tmp_path: Path)
     torch.testing.assert_close(alike, gradients)
 
 
+def other(recipe: Recipe) -> Model:
+    """A model of the run's size that expects other things, each time the same."""
+    config = recipe.model.model_copy(update={"init_std": 0.3})
+    return Model(config, generator=torch.Generator().manual_seed(5))
+
+
 @pytest.mark.filterwarnings("ignore")  # of torch's compiler
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA_VISIBLE_DEVICES=0")
-@pytest.mark.parametrize(("optimiser", "apart"), [("adamw", 1e-3), ("muon", 1e-2)])
+@pytest.mark.parametrize(
+    ("optimiser", "apart", "taught"),
+    [("adamw", 1e-3, False), ("muon", 1e-2, False), ("adamw", 1e-3, True)],
+)
 def test_a_played_step_is_an_ordinary_one(
-    small: Make, shards: Path, tmp_path: Path, optimiser: str, apart: float
+    small: Make, shards: Path, tmp_path: Path, optimiser: str, apart: float, taught: bool
 ) -> None:
     """Muon takes every direction of a gradient equally far, those of rounding errors too."""
     stages = "train.stages=[{ share = 0.5, length = 24 }, { share = 0.5, length = 48 }]"
@@ -89,12 +99,15 @@ def test_a_played_step_is_an_ordinary_one(
         material = gather(recipe, tmp_path, Start(data=shards))
         machine, model = Machine.choose(recipe.train), material.model()
         machine.fit(model, recipe.train)
-        trainer = Trainer(model, Schedule(recipe, 16), Objectives(material.recipe, True), machine)
+        teachers = [machine.fit_teacher(other(material.recipe), recipe.train)] if taught else []
+        trainer = Trainer(model, Schedule(recipe, 16), Objectives(material.recipe, True, teachers), machine)
         assert trainer.graphs
         if not graphs:
             trainer.graphs = None
         inputs = feed(material.corpus, trainer.schedule, 0, Position(), True, True)
-        losses.append([each.loss for each in trainer.run(inputs)])
+        records = list(trainer.run(inputs))
+        assert all(("taught" in each.parts) is taught for each in records)
+        losses.append([each.loss for each in records])
         weights.append([parameter.detach() for parameter in model.parameters()])
     torch.testing.assert_close(losses[0], losses[1], rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(weights[0], weights[1], rtol=1e-2, atol=apart)

@@ -19,7 +19,6 @@ from unmask.charts import number_text
 from unmask.checkpoint import load_model
 from unmask.cli import app
 from unmask.config import Recipe
-from unmask.data.batches import Batches
 from unmask.data.shards import Corpus
 from unmask.errors import InputError, UserError
 from unmask.model.network import Model
@@ -34,7 +33,7 @@ from unmask.train.material import Start, gather
 from unmask.train.objectives import Objectives
 from unmask.train.pretrain import pretrain
 from unmask.train.report import smoothed, write_report
-from unmask.train.validate import Validator
+from unmask.train.validate import Validator, validation_batches
 
 Make = Callable[..., Recipe]
 CPU = Machine(torch.device("cpu"), False)
@@ -226,8 +225,7 @@ def test_validation_by_frequency(small: Make, shards: Path, run: Path) -> None:
     ranks = {token: rank for rank, token in enumerate(sorted(range(140), key=lambda t: -counts[t]))}
     groups: dict[str, list[tuple[float, bool]]] = {}
     right = []
-    tokens = 0
-    for batch in Batches(valid, recipe.batch, recipe.seed).one_pass(4):
+    for batch in validation_batches(valid, recipe):
         with torch.no_grad():
             outcome = Objectives(recipe)(model, batch)["mlm"]
         for token, loss, correct in zip(
@@ -237,9 +235,6 @@ def test_validation_by_frequency(small: Make, shards: Path, run: Path) -> None:
             band = "1-10" if rank < 10 else "11-30" if rank < 30 else "31-100" if rank < 100 else "101-140"
             groups.setdefault(band, []).append((loss, correct))
             right.append(token == next(iter(ranks)))
-        tokens += len(batch.ids)
-        if tokens >= 600:
-            break
     assert set(result.frequency) == set(groups)
     for band, found in groups.items():
         loss, accuracy = np.mean(np.array(found, float), axis=0)

@@ -13,7 +13,7 @@ FORMS = ("hf", "bfloat16", "onnx")
 _CARD = 1 << 14  # characters of a card that its header lies in
 _HEADER = re.compile(r"---\n(.*?)\n---\n", re.DOTALL)
 _LANGUAGES = re.compile(r"^language: *([\w-]*)((?:\n- *[\w-]+)*)$", re.MULTILINE)
-_IDENTITY = (CONFIG, "tokenizer.json", "vocab.*", *WEIGHTS)
+_IDENTITY = (CONFIG, "tokenizer.json", "vocab.*", *WEIGHTS, "unmask_heads.safetensors")
 
 
 def find_folder(name: str | Path) -> Path:

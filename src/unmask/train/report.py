@@ -193,7 +193,7 @@ def _pace(train: Records) -> Iterable[Chart]:
         ("Learning rate", "of AdamW", "lr", False),
         ("Norm of the gradient", "before clipping", "grad_norm", False),
         ("Speed", "tokens per second", "tokens_per_s", False),
-        ("Share of the matmul peak", "operations executed, of what the machine can do", "mfu", True),
+        ("Share of the matmul peak", "operations the result needs, of what the machine can do", "mfu", True),
         ("Fill rate", "share of the sequences' room that holds tokens", "fill", True),
     ):
         points = smoothed(_points(train, key))
