@@ -14,7 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 import unmask
-from unmask.cli import app
+from unmask.cli import app, main
 from unmask.errors import OutputError
 
 CORPUS = "\n\n".join(
@@ -208,6 +208,21 @@ def test_ctrl_c_is_one_line(folder: Path) -> None:
             waiting.kill()
         assert waiting.stderr
         assert waiting.stderr.read() == "unmask: stopped by Ctrl-C\n"
+
+
+def test_ctrl_c_while_something_loads_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def half_loaded(standalone_mode: bool) -> None:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise AttributeError("module has no attribute core")
+
+    monkeypatch.setattr("unmask.cli.app", half_loaded)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "unmask: stopped by Ctrl-C\n"
 
 
 @pytest.mark.parametrize("kind", ["attention", "geometry", "probe", "senses"])

@@ -30,7 +30,7 @@ import sys, time
 from pathlib import Path
 from unmask.processes import folder_lock
 
-with folder_lock(Path(sys.argv[1])):
+with folder_lock(Path(sys.argv[1]) / "lock", Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -70,6 +70,15 @@ def test_workers_are_set_up_and_ignore_ctrl_c() -> None:
         os.kill(pool.submit(os.getpid).result(), signal.SIGINT)
         assert pool.submit(int, "7").result() == 7
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_all_workers_begin_before_a_signal_can_come() -> None:
+    mine = psutil.Process()
+    before = set(mine.children())
+    with worker_pool(3) as pool:
+        begun = {child for child in mine.children() if "spawn_main" in " ".join(child.cmdline())} - before
+        assert len(begun) == 3
+        assert pool.submit(int, "7").result() == 7
 
 
 def test_signals_wait_for_the_block_to_end() -> None:
@@ -126,14 +135,15 @@ def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
         assert holder.stdout.readline() == "held\n"
         for shared in (False, True):
             with pytest.raises(OutputError, match="another process is at work"):
-                with folder_lock(tmp_path, shared):
+                with folder_lock(tmp_path / "lock", tmp_path, shared):
                     pass
         holder.kill()
-    with folder_lock(tmp_path):
+    with folder_lock(tmp_path / "lock", tmp_path):
         pass
 
 
 def test_sharers_hold_a_lock_together(tmp_path: Path) -> None:
-    with folder_lock(tmp_path, shared=True), folder_lock(tmp_path, shared=True):
-        with pytest.raises(OutputError, match="another process is at work"), folder_lock(tmp_path):
+    lock = tmp_path / "lock"
+    with folder_lock(lock, tmp_path, shared=True), folder_lock(lock, tmp_path, shared=True):
+        with pytest.raises(OutputError, match="another process is at work"), folder_lock(lock, tmp_path):
             pass

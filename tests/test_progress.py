@@ -34,6 +34,19 @@ def test_long_work_shows_rate_and_time_left(
     assert "file 1" in err
 
 
+def test_what_was_done_before_says_nothing_of_the_rate(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_PlainStage, "interval", 0.0)
+    now = iter([0.0, 0.0, 0.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0])
+    monkeypatch.setattr("unmask.progress.time.monotonic", lambda: next(now))
+    with Console().stage("training", 500, "steps") as stage:
+        stage.skip(300)
+        capsys.readouterr()
+        stage.advance(20)  # in ten seconds
+        assert capsys.readouterr().err == "training: 320 of 500 steps · 2 steps/s · 90 s left\n"
+
+
 def test_work_without_a_unit_shows_no_numbers(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

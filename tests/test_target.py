@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from unmask.errors import OutputError
-from unmask.target import check_page, check_place, check_target, whole_folder
+from unmask.target import check_page, check_place, check_room, check_target, whole_folder
 
 
 def write(folder: Path, content: str, *names: str) -> Path:
@@ -251,6 +251,13 @@ def test_the_old_model_is_back_before_it_is_asked_for(tmp_path: Path) -> None:
         check_target(tmp_path / "a")
     assert contents(tmp_path / "a") == OLD
     assert names(tmp_path) == ["a"]
+
+
+def test_a_disk_without_room_is_told_before_the_work(tmp_path: Path) -> None:
+    check_room(tmp_path / "new" / "model", 1000)
+    with pytest.raises(OutputError, match=r"model will take about 1,000,000,000,000 MB, .* another disk"):
+        check_room(tmp_path / "new" / "model", 10**18)
+    assert names(tmp_path) == []
 
 
 def test_a_file_that_stays_of_the_old_model_is_not_in_the_way(

@@ -17,7 +17,7 @@ from torch import Tensor
 from unmask import __version__
 from unmask.config import ModelConfig
 from unmask.errors import ModelError
-from unmask.files import atomic_path, write_atomic, write_json
+from unmask.files import atomic_path, safetensors_errors, write_atomic, write_json
 from unmask.model.network import Model
 from unmask.model.published import read_config, write_config
 from unmask.model.weights import LoadReport, assemble, disassemble
@@ -213,11 +213,8 @@ def _read_safetensors(folder: Path, name: str) -> dict[str, Tensor]:
 
 def _write_safetensors(tensors: Mapping[str, Tensor], path: Path, dtype: torch.dtype) -> None:
     copies = {name: tensor.to("cpu", dtype, copy=True) for name, tensor in tensors.items()}
-    with atomic_path(path) as temporary:
-        temporary.touch()
-        mode = temporary.stat().st_mode
+    with atomic_path(path) as temporary, safetensors_errors(temporary):
         save_file(copies, temporary, metadata={"format": "pt"})
-        temporary.chmod(mode)  # safetensors leaves a file that nobody else can read
 
 
 def _read_pickle(folder: Path, name: str) -> dict[str, Tensor]:

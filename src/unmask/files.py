@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,16 +16,18 @@ from unmask.errors import OutputError
 NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
+_ERRNO = re.compile(r"os error (\d+)")
+_AGAIN = "free some and run the same command again"
+
+
 @contextmanager
-def disk_errors(target: Path) -> Iterator[None]:
-    """Turn the operating system's refusals to write into one clear line."""
+def disk_errors(target: Path, full: str = _AGAIN) -> Iterator[None]:
+    """Turn the operating system's refusals to write into one clear line; `full`: what to do without room."""
     try:
         yield
     except OSError as error:
         if error.errno in NO_SPACE:
-            raise OutputError(
-                f"no space left while writing {target}: free some and run the same command again"
-            ) from error
+            raise OutputError(f"no space left while writing {target}: {full}") from error
         if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
             raise OutputError(f"not allowed to write {target}: check the folder's permissions") from error
         if error.errno in {errno.ENOTDIR, errno.EEXIST}:
@@ -54,6 +57,23 @@ def atomic_path(path: Path) -> Iterator[Path]:
             flush(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def safetensors_errors(path: Path) -> Iterator[None]:
+    """Around what writes a safetensors file, to mend two habits of that library.
+
+    It makes files that nobody else can read, and tells of a full disk with the number in the text alone.
+    """
+    path.touch()
+    mode = path.stat().st_mode
+    try:
+        yield
+    except Exception as error:
+        if number := _ERRNO.search(str(error)):
+            raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
+        raise
+    path.chmod(mode)
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:

@@ -8,6 +8,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -15,7 +16,7 @@ from contextlib import contextmanager, redirect_stdout
 from multiprocessing import connection, get_context, parent_process, resource_tracker
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from unmask.errors import ConfigError, OutputError, UserError
 from unmask.files import disk_errors
@@ -23,6 +24,7 @@ from unmask.files import disk_errors
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+_LOOKS, _LOOK = 10, 0.1  # how often, and after how many seconds, to look whether a folder is free
 _RETRIES = 3  # of a task whose process or machine was lost
 _OBJECTS = 1 << 27  # bytes that a Ray of our own keeps for all its tasks: what they share is small
 
@@ -40,7 +42,8 @@ def worker_pool(
     resource_tracker.ensure_running()  # started by the first lock, it would undo the mask
     with signals_held(signal.SIGINT):  # left half begun, they and their locks would be complained of
         pool = ProcessPoolExecutor(workers, spawn, _begin, (setup, values))
-        pool.submit(int)  # starts them all
+        for _ in range(workers):  # each starts one
+            pool.submit(int)
     return pool
 
 
@@ -155,23 +158,34 @@ def _ray_errors(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def folder_lock(folder: Path, shared: bool = False) -> Iterator[None]:
-    """Work in a folder alone, or with others who share it; the lock ends with the process."""
-    with disk_errors(folder):
-        file = (folder / "lock").open("a+b")
+def folder_lock(path: Path, folder: Path, shared: bool = False) -> Iterator[None]:
+    """Work in a folder alone, or with others who share it; the lock, a file, ends with the process."""
+    with disk_errors(path):
+        file = path.open("a+b")
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_NB | (fcntl.LOCK_SH if shared else fcntl.LOCK_EX))
-        except BlockingIOError:
+        if not _locked(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
             raise OutputError(
-                f"another process is at work in {folder.parent}: wait for it, or choose another folder"
-            ) from None
-        except OSError:
-            pass  # a disk that knows no locks
+                f"another process is at work in {folder}: wait for it, or choose another folder"
+            )
         yield
 
 
+def _locked(file: BinaryIO, how: int) -> bool:
+    """Whether a file is ours; the workers of a process that was killed hold it for a moment."""
+    for _ in range(_LOOKS):
+        try:
+            fcntl.flock(file, fcntl.LOCK_NB | how)
+        except BlockingIOError:
+            time.sleep(_LOOK)
+        except OSError:
+            return True  # a disk that knows no locks
+        else:
+            return True
+    return False
+
+
 def _begin(setup: Callable[..., object] | None, values: tuple[Any, ...]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # one that began later inherited no mask
     end_with_parent()
     if setup:
         setup(*values)

@@ -24,6 +24,10 @@ class Stage:
     def advance(self, amount: float) -> None:
         """So much more is done."""
 
+    def skip(self, amount: float) -> None:
+        """So much was done before: it counts, and says nothing of the rate."""
+        self.advance(amount)
+
     def note(self, text: str) -> None:
         """A few words shown behind the numbers."""
 
@@ -66,11 +70,18 @@ class Console(Progress):
 class _Counter(Stage):
     def __init__(self, label: str, total: float | None, unit: str) -> None:
         self.label, self.total, self.unit = label, total, unit
-        self.done, self.text = 0.0, ""
+        self.done, self.before, self.text = 0.0, 0.0, ""
         self.start = time.monotonic()
 
+    def skip(self, amount: float) -> None:
+        self.before += amount
+        self.advance(amount)
+
+    def rate(self) -> float:
+        return (self.done - self.before) / max(time.monotonic() - self.start, 1e-9)
+
     def amount(self) -> str:
-        rate = self.done / max(time.monotonic() - self.start, 1e-9)
+        rate = self.rate()
         of = f" of {_figure(self.total)}" if self.total else ""
         return f"{_figure(self.done)}{of} {self.unit} · {_figure(rate)} {self.unit}/s"
 
@@ -87,10 +98,8 @@ class _PlainStage(_Counter):
         now = time.monotonic()
         if now - self.last >= self.interval:
             self.last = now
-            left = ""
-            if self.total and self.done:
-                left = f" · {(self.total - self.done) * (now - self.start) / self.done:,.0f} s left"
-            self._print(left)
+            left, rate = (self.total or self.done) - self.done, self.rate()
+            self._print(f" · {left / rate:,.0f} s left" if self.total and rate else "")
 
     def note(self, text: str) -> None:
         self.text = text

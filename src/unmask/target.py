@@ -131,6 +131,18 @@ def check_target(folder: Path, overwrite: bool = False, sources: Iterable[object
             pass  # it can be made
 
 
+def check_room(folder: Path, size: int) -> None:
+    """Refuse a disk without room for so many bytes, before hours of work."""
+    with disk_errors(folder):
+        place = _place(folder)
+        free = shutil.disk_usage(next(path for path in (place, *place.parents) if path.exists())).free
+    if free < size:
+        raise OutputError(
+            f"{folder} will take about {size / 1e6:,.0f} MB, its disk has {free / 1e6:,.0f} MB left:"
+            " free some, or name a folder on another disk"
+        )
+
+
 @contextmanager
 def whole_folder(folder: Path, overwrite: bool = False) -> Iterator[Path]:
     """A folder to build a model in, which is put in its place if the block succeeds.

@@ -19,7 +19,7 @@ from unmask.config import Recipe, TokenizerConfig, load_recipe
 from unmask.data import join, shards
 from unmask.data import prepare as prepare_module
 from unmask.data.prepare import Job, file_batches, prepare
-from unmask.data.shards import Corpus
+from unmask.data.shards import MANIFEST, Corpus, read_manifest
 from unmask.errors import ConfigError, CorpusError, InputError, OutputError
 from unmask.processes import folder_lock
 from unmask.progress import Progress, Stage
@@ -468,16 +468,31 @@ def test_a_file_that_changes_meanwhile_is_refused(
     assert tree(tmp_path / "o") == tree(tmp_path / "new")
 
 
+def test_others_can_read_what_was_made(
+    text_folder: Path, tmp_path: Path, tokenizer: Tokenizer, recipe: Recipe
+) -> None:
+    out = tmp_path / "o"
+    prepare(find_sources([str(text_folder)]), tokenizer, out, recipe, 1)
+    modes = {path.stat().st_mode for path in out.rglob("*") if path.is_file()}
+    assert modes == {(out / MANIFEST).stat().st_mode}
+
+
+def test_a_file_in_place_of_a_corpus_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "news.txt").write_text("Uma linha.")
+    with pytest.raises(CorpusError, match=r"news.txt is a file, not a corpus: make one with"):
+        read_manifest(tmp_path / "news.txt")
+
+
 def test_two_cannot_work_in_one_folder(
     text_folder: Path, tmp_path: Path, tokenizer: Tokenizer, recipe: Recipe
 ) -> None:
     sources, out = find_sources([str(text_folder)]), tmp_path / "o"
     (out / ".work").mkdir(parents=True)
-    with folder_lock(out / ".work"):
+    with folder_lock(out / ".work" / "lock", out):
         for job in (None, Job(1, 2)):
             with pytest.raises(OutputError, match=f"another process is at work in {out}: wait"):
                 prepare(sources, tokenizer, out, recipe, 1, job)
-    with folder_lock(out / ".work", shared=True):  # another machine at its share
+    with folder_lock(out / ".work" / "lock", out, shared=True):  # another machine at its share
         prepare(sources, tokenizer, out, recipe, 1, Job(1, 2))
         with pytest.raises(OutputError, match="another process is at work"):
             prepare(sources, tokenizer, out, recipe, 1)

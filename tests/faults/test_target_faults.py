@@ -10,7 +10,7 @@ import pytest
 from tests.faults.conftest import SmallDisk
 
 from unmask.errors import OutputError
-from unmask.target import check_target, whole_folder
+from unmask.target import check_room, check_target, whole_folder
 
 pytestmark = pytest.mark.slow
 NOBODY = 65534
@@ -38,6 +38,18 @@ def test_a_mount_is_filled_and_never_replaced(small_disk: SmallDisk) -> None:
     assert [path.name for path in place.iterdir()] == ["config.json"]
     with pytest.raises(OutputError, match="is a mount, which cannot be replaced"):
         check_target(place, overwrite=True)
+
+
+def test_a_model_that_does_not_fit_is_one_clear_line(small_disk: SmallDisk) -> None:
+    place = small_disk.mount(1)
+    command = [sys.executable, "-m", "unmask", "convert", "mini-en", str(place / "copy")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "unmask: no space left while writing" in done.stderr
+    assert "fault in unmask" not in done.stderr
+    assert list(place.iterdir()) == []
+    with pytest.raises(OutputError, match="will take about 31 MB, its disk has 1 MB left"):
+        check_room(place / "copy", 4 * 7_684_608)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to be somebody else")

@@ -175,7 +175,7 @@ def test_what_another_command_left_is_refused(
     with pytest.raises(OutputError, match=r"a.npy.work holds the unfinished work .* \(layer differ\)"):
         embed_file(lm, file, tmp_path / "a.npy", EmbedSettings(layer=1))
     with pytest.raises(OutputError, match="is at work in"):
-        with folder_lock(tmp_path / "a.npy.work"):
+        with folder_lock(tmp_path / "a.npy.work" / "lock", tmp_path):
             embed_file(lm, file, tmp_path / "a.npy")
     file.write_text("Outro texto.\nE mais um.\n", "utf-8")
     done = embed_file(lm, file, tmp_path / "a.npy")

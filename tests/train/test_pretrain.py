@@ -97,7 +97,7 @@ def test_the_folder_of_a_run(small: Make, shards: Path, tmp_path: Path) -> None:
     )
     run = tmp_path / "run"
     assert {p.name for p in run.iterdir()} == {
-        "recipe.toml", "plan.json", "metrics.jsonl", "report.html", "checkpoints", "best", "model",
+        ".lock", "recipe.toml", "plan.json", "metrics.jsonl", "report.html", "checkpoints", "best", "model",
     }  # fmt: skip
     assert sorted(p.name for p in (run / "checkpoints").iterdir()) == ["00000006", "00000007", "00000008"]
     assert load_recipe(run / "recipe.toml").model.vocab_size == 140
@@ -320,7 +320,7 @@ def test_what_changed_since_is_refused(small: Make, shards: Path, tmp_path: Path
     with pytest.raises(OutputError, match="add --resume"):
         pretrain(small(), tmp_path / "run", start)
     with pytest.raises(
-        ConfigError, match=r"another train\.lr, batch\.mask\.ratio|another batch\.mask\.ratio, train\.lr"
+        ConfigError, match=r"began with batch\.mask\.ratio=0\.15, with train\.lr=0\.003: go on"
     ):
         pretrain(small("train.lr=0.1", "batch.mask.ratio=0.2", "train.keep=5"), tmp_path / "run", start, True)
     shard = next(iter((folder / "train").glob("*.safetensors")))
@@ -435,6 +435,27 @@ def test_processes_with_another_base_are_told_apart(
     save_file({name: weight + 1 for name, weight in weights.items()}, base / "model.safetensors")
     with pytest.raises(CorpusError, match="another model to begin with"):
         _check_same_everywhere(material)
+
+
+def test_two_cannot_train_in_one_folder(small: Make, shards: Path, tmp_path: Path, watcher: type) -> None:
+    run = tmp_path / "run"
+    told: list[str] = []
+
+    def second(step: int) -> None:
+        if step == 3:
+            with pytest.raises(OutputError, match=f"another process is at work in {run}: wait"):
+                pretrain(small(), run, Start(data=shards), True)
+            told.append("refused")
+
+    assert pretrain(small(), run, Start(data=shards), progress=watcher(second)).steps == 6
+    assert told
+    assert pretrain(small(), run, Start(data=shards), resume=True).steps == 6  # free again
+
+
+def test_others_can_read_checkpoints(small: Make, shards: Path, tmp_path: Path) -> None:
+    pretrain(small(), tmp_path / "run", Start(data=shards))
+    modes = {path.stat().st_mode for path in (tmp_path / "run").rglob("*.*") if path.is_file()}
+    assert len(modes) == 1
 
 
 def test_a_dry_run_writes_nothing_where_the_run_would_not(small: Make, text: Path, tmp_path: Path) -> None:

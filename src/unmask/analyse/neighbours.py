@@ -352,7 +352,7 @@ def _alone(folder: Path) -> Iterator[None]:
     """Nobody else writes; what a killed process was writing goes."""
     with disk_errors(folder):
         (folder / _WORK).mkdir(parents=True, exist_ok=True)
-    with folder_lock(folder / _WORK):
+    with folder_lock(folder / _WORK / "lock", folder):
         for left in folder.rglob(".*.tmp"):
             left.unlink(missing_ok=True)
         yield

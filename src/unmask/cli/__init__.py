@@ -95,8 +95,9 @@ def main() -> None:
 
     # Before torch comes: threads that wait give their core away soon, where other work wants it.
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")
+    interrupted: list[int] = []
     try:
-        with _interrupts() as interrupted:
+        with _interrupts(interrupted):
             status = app(standalone_mode=False)
         if interrupted:
             _fail("stopped by Ctrl-C", status or 130)
@@ -108,6 +109,8 @@ def main() -> None:
     except UserError as error:
         _fail(str(error), 2)
     except Exception as error:
+        if interrupted:  # in the middle of loading something, which did not like it
+            _fail("stopped by Ctrl-C", 130)
         if isinstance(error, OSError) and error.errno in NO_SPACE:  # a file would have been named
             _fail("no space left while writing the output: free some and run the same command again", 2)
         if os.environ.get("UNMASK_DEBUG"):
@@ -116,20 +119,19 @@ def main() -> None:
 
 
 @contextmanager
-def _interrupts() -> Iterator[list[int]]:
+def _interrupts(noted: list[int]) -> Iterator[None]:
     """Ctrl-C as ever, but noted: typer ends then without a word."""
-    noted: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
         noted.append(number)
         raise KeyboardInterrupt
 
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # it is ignored, or another's
-        yield noted
+        yield
         return
     signal.signal(signal.SIGINT, note)
     try:
-        yield noted
+        yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

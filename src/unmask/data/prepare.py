@@ -85,7 +85,7 @@ def prepare(
     work = out / WORK
     with disk_errors(work):
         work.mkdir(parents=True, exist_ok=True)
-    with folder_lock(work, shared=job.of > 1):
+    with folder_lock(work / "lock", out, shared=job.of > 1):
         if finished := _finished(out, plan, sources):  # by the one who held the lock a moment ago
             return finished
         if any(source.path is None for source in sources):
@@ -302,7 +302,7 @@ def _make_parts(
     ):
         for number, batch in enumerate(batches):
             if (whole and not job.takes(number)) or _batch_done(parts, batch.name, number, job, whole):
-                stage.advance(batch.expected_chars / 1e6)
+                stage.skip(batch.expected_chars / 1e6)
                 continue
             chunks, empty = 0, list[Source]()
             for index, documents in enumerate(_chunks(batch, recipe, empty, columns)):
@@ -310,7 +310,7 @@ def _make_parts(
                 chars = sum(len(doc.text) for doc in documents) / 1e6
                 path = parts / f"{batch.name}-{index:06d}.safetensors"
                 if path.exists() or not (whole or job.takes(number + index)):
-                    stage.advance(chars)
+                    stage.skip(chars)
                 else:
                     pool.submit(path, documents, chars, stage)
             pool.drain(stage)

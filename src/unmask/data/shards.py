@@ -23,7 +23,7 @@ import numpy.typing as npt
 from safetensors.numpy import save_file
 
 from unmask.errors import CorpusError, InputError
-from unmask.files import atomic_path, digest, file_digest
+from unmask.files import atomic_path, digest, file_digest, safetensors_errors
 from unmask.progress import SILENT, Progress
 from unmask.text.split import SPLITS
 
@@ -71,14 +71,8 @@ def language_codes(names: Iterable[str]) -> dict[str, int]:
 
 def write_arrays(path: Path, arrays: Mapping[str, Array], facts: Mapping[str, Any]) -> None:
     """Write named arrays and a few facts as one safetensors file, whole or not at all."""
-    with atomic_path(path) as temporary:
-        try:
-            save_file(dict(arrays), temporary, metadata={"unmask": json.dumps(facts)})
-        except Exception as error:
-            # safetensors reports a full disk as an error of its own, with the errno in its text only
-            if "No space left" in str(error) or "os error 28" in str(error):
-                raise OSError(28, "No space left on device") from error
-            raise
+    with atomic_path(path) as temporary, safetensors_errors(temporary):
+        save_file(dict(arrays), temporary, metadata={"unmask": json.dumps(facts)})
 
 
 def read_arrays(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -186,12 +180,13 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         manifest = json.loads(path.read_text("utf-8"))
         version = manifest["format"]
         missing = version == FORMAT and not manifest.keys() >= _KEYS
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         if (folder / ".work").is_dir():
             raise CorpusError(
                 f"{folder} is unfinished: run the same `unmask prepare` again to go on"
             ) from None
-        raise CorpusError(f"{folder} is not a corpus: make one with `unmask prepare`") from None
+        what = "a file, not" if folder.is_file() else "not"
+        raise CorpusError(f"{folder} is {what} a corpus: make one with `unmask prepare`") from None
     except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError):
         missing = True
     if missing:

@@ -201,7 +201,7 @@ def make_parts(
                 yield path, chunk
             else:
                 alone += len(chunk)
-                stage.advance(_megabytes(chunk))
+                stage.skip(_megabytes(chunk))
 
     def work(job: tuple[Path, list[Placed]]) -> tuple[int, float]:
         make_part(model, settings, *job)

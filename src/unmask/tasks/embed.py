@@ -24,7 +24,7 @@ from unmask.predict.sentence import SentenceSettings, read_sentence_settings, wr
 from unmask.progress import SILENT, Progress
 from unmask.report import Cell, Part, Table, write_page
 from unmask.runs import Metrics
-from unmask.target import check_target
+from unmask.target import check_room, check_target
 from unmask.tasks import metrics
 from unmask.tasks.batches import Item, TaskFeed
 from unmask.tasks.card import sentence_card
@@ -37,7 +37,7 @@ from unmask.tasks.settings import EmbedConfig
 from unmask.text import find_sources, read_documents
 from unmask.text.tables import nothing_in
 from unmask.tokenizer import Tokenizer
-from unmask.train.loop import StepRecord, Trainer
+from unmask.train.loop import StepRecord, Trainer, parameter_count
 from unmask.train.machine import Machine, repeatable
 from unmask.train.schedule import Schedule
 from unmask.train.signals import polite_signals
@@ -102,6 +102,7 @@ def finetune_embed(
         raise InputError("validation takes two texts and a score in each row: name the column of the score")
     repeated = count_repeated(pairs, examples, progress)
     training = _Training(folder, examples, pairs, settings, progress)
+    check_room(Path(out), 4 * parameter_count(training.model))
     with repeatable(training.machine), polite_signals() as wish:
         with progress.stage("fine-tuning", training.schedule.steps, "steps") as stage:
             for record in training.steps():

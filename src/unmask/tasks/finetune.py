@@ -21,7 +21,7 @@ from unmask.predict.folders import find_folder
 from unmask.predict.settings import TaskSettings
 from unmask.progress import SILENT, Progress
 from unmask.runs import Metrics
-from unmask.target import check_target
+from unmask.target import check_room, check_target
 from unmask.tasks.batches import Item, TaskFeed
 from unmask.tasks.card import task_card
 from unmask.tasks.columns import USUAL, Columns
@@ -37,6 +37,7 @@ from unmask.tasks.settings import FinetuneConfig
 from unmask.tasks.tags import Tags
 from unmask.tasks.texts import Classes, Numbers
 from unmask.tokenizer import Tokenizer
+from unmask.train.loop import parameter_count
 from unmask.train.machine import Machine, repeatable
 from unmask.train.signals import Wish, polite_signals
 
@@ -86,7 +87,7 @@ def finetune(  # noqa: PLR0913  the last is given by name alone
     with repeatable(made.machine), polite_signals() as wish:
         known = _plain(made, settings.report_forgetting, MEASURED)
         measure = None if known is None else Measure(made.folder, known, settings.seed, made.machine)
-        runs = _train(made, wish, progress)
+        runs = _train(made, Path(out), wish, progress)
         best = max(runs, key=lambda run: run.score)
         result = _result(made, task, runs, best, str(out), wish.asked_by)
         result = replace(result, data=file_name(train), valid_in_train=repeated)
@@ -145,9 +146,11 @@ def make_kind(task: Task, examples: Sequence[Any]) -> TaskKind:
     return Numbers(examples) if task == "regress" else Classes(examples)
 
 
-def _train(made: Material, wish: Wish, progress: Progress) -> list[Run]:
+def _train(made: Material, out: Path, wish: Wish, progress: Progress) -> list[Run]:
     settings = made.settings
-    first = made.kind.predictor(made.model(settings.seed), made.tokenizer, made.task)
+    model = made.model(settings.seed)
+    check_room(out, 4 * parameter_count(model))
+    first = made.kind.predictor(model, made.tokenizer, made.task)
     with progress.stage("encoding"):
         prepared = made.kind.prepare(first, made.train)
         valid = made.kind.prepare(first, made.valid)

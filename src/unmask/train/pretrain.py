@@ -11,7 +11,7 @@ run/
 import math
 import signal
 from collections.abc import Callable
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -25,9 +25,9 @@ from unmask.config import Recipe, load_recipe, write_recipe
 from unmask.data.plan import Position
 from unmask.data.shards import Corpus, verify
 from unmask.errors import ConfigError, CorpusError, ModelError, OutputError, UserError
-from unmask.files import digest
+from unmask.files import digest, disk_errors
 from unmask.predict.folders import model_fingerprint
-from unmask.processes import worker_errors
+from unmask.processes import folder_lock, worker_errors
 from unmask.progress import SILENT, Progress, Stage
 from unmask.runs import METRICS, RECIPE, Metrics
 from unmask.target import CONFIG
@@ -53,6 +53,7 @@ _EVAL_EVERY = 10  # steps between validations at least, unless the recipe says s
 _LINES = 5000  # at most so many training steps are written to metrics.jsonl
 _MARKS = ("checkpoints", METRICS, PLAN, "vocab", "shards")
 """One of these is there as soon as a run has begun."""
+_LOCK = ".lock"  # held while a process trains there
 _FREE = {f"train.{name}" for name in ("save_every", "keep", "workers", "parallel", "micro_tokens")}
 """Settings that may change when a run goes on."""
 
@@ -89,16 +90,16 @@ def pretrain(
     """
     if tensorboard:
         check_tensorboard()
-    with parallel.processes():
+    with parallel.processes(), ExitStack() as held:
         if parallel.rank() > 0:
             progress = SILENT
         with parallel.first_alone():
             _check_folder(run, resume)
             if resume:
                 _check_begun(run, recipe, progress)
-            if parallel.rank() == 0 and not checkpoints(run / "checkpoints"):
-                (run / PLAN).unlink(missing_ok=True)  # of a run that was killed before its first checkpoint
             material = gather(recipe, run, start, progress)
+            if parallel.rank() == 0:
+                _take(run, resume, held)
         _check_same_everywhere(material)
         machine = Machine.choose(recipe.train)
         with repeatable(machine):
@@ -233,7 +234,7 @@ class Pretraining:
             closing(self._saver),
             self._progress.stage("training", steps, "steps") as stage,
         ):
-            stage.advance(counters.step)
+            stage.skip(counters.step)
             for record in self.trainer.run(inputs):
                 self._show(record, stage, metrics)
                 if record.skipped:
@@ -386,6 +387,16 @@ def _check_folder(run: Path, resume: bool) -> None:
         raise OutputError(f"{run} holds other files and no run: name a folder of its own for the run")
 
 
+def _take(run: Path, resume: bool, held: ExitStack) -> None:
+    """Have the folder alone until the end."""
+    with disk_errors(run):
+        run.mkdir(parents=True, exist_ok=True)
+    held.enter_context(folder_lock(run / _LOCK, run))
+    _check_folder(run, resume)  # another may have been here meanwhile
+    if not checkpoints(run / "checkpoints"):
+        (run / PLAN).unlink(missing_ok=True)  # of a run that was killed before its first checkpoint
+
+
 def _check_begun(run: Path, recipe: Recipe, progress: Progress) -> None:
     """Compare with the settings of the run that goes on, before its text is prepared with others."""
     if not checkpoints(run / "checkpoints"):
@@ -412,7 +423,8 @@ def _check_same_recipe(old: dict[str, Any], new: Recipe) -> None:
     now = _flat(new.model_dump(mode="json"))
     changed = [key for key in now if key not in _FREE and now[key] != before[key]]
     if changed:
-        raise ConfigError(f"this run began with another {', '.join(changed)}: go on with the same settings")
+        told = (f"without {key}" if before[key] is None else f"with {key}={before[key]}" for key in changed)
+        raise ConfigError(f"this run began {', '.join(told)}: go on with the same settings")
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

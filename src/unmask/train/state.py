@@ -30,7 +30,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from unmask.errors import ModelError, OutputError
-from unmask.files import digest, disk_errors, file_digest, flush, write_json
+from unmask.files import digest, disk_errors, file_digest, flush, safetensors_errors, write_json
 from unmask.train import parallel
 
 FORMAT = 2
@@ -110,7 +110,7 @@ class Saver:
         writers = parallel.ranks() if part.rows else 1
         names = [f"rank-{number:05d}-of-{writers:05d}.safetensors" for number in range(writers)]
         mine = unfinished / names[parallel.rank()]
-        with disk_errors(target):
+        with disk_errors(target, "free some and go on with --resume"):
             try:
                 unfinished.mkdir(parents=True, exist_ok=True)
                 entry = _write_part(mine, part)
@@ -142,13 +142,8 @@ class Saver:
 
 
 def _write_part(path: Path, part: Part) -> dict[str, Any]:
-    try:
+    with safetensors_errors(path):
         save_file(part.tensors, path)
-    except SafetensorError as error:
-        # safetensors reports a full disk as an error of its own, with the errno in its text only
-        if "No space left" in str(error) or "os error 28" in str(error):
-            raise OSError(28, "No space left on device") from error
-        raise
     flush(path)
     return {"bytes": path.stat().st_size, "digest": file_digest(path), "rows": part.rows}
 
