@@ -6,6 +6,7 @@ A page is run from top to bottom in one namespace. What a snippet prints stands 
 figure shows variables of the page that shows it.
 """
 
+import argparse
 import contextlib
 import io
 import re
@@ -160,6 +161,7 @@ PT = {
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
     FIGURES.mkdir(parents=True, exist_ok=True)
     for pages, words, ending in ((ENGLISH, EN, ""), (PORTUGUESE, PT, "-pt")):
         spaces: list[Space] = [{} for _ in pages]

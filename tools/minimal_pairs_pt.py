@@ -1,10 +1,12 @@
-"""Write the Portuguese minimal pairs, one file a paradigm: `python tools/minimal_pairs_pt.py FOLDER`.
+"""Write the Portuguese minimal pairs, one file a paradigm.
+
+    python tools/minimal_pairs_pt.py FOLDER
 
 The same words are drawn on every run, so the files can be made again and compared.
 """
 
+import argparse
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +26,8 @@ def pairs(paradigm: Paradigm) -> Iterator[tuple[str, str]]:
             yield good, bad
 
 
-def main(folder: Path) -> None:
+def write(folder: Path) -> None:
+    """Every paradigm into a file of the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for phenomenon, paradigms in (agreement.PARADIGMS | syntax.PARADIGMS).items():
         for paradigm in paradigms:
@@ -37,5 +40,11 @@ def main(folder: Path) -> None:
             (folder / f"{name}.jsonl").write_text("".join(lines), "utf-8")
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path, help="where the files go; it is made if it is not there")
+    write(parser.parse_args().folder)
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()
