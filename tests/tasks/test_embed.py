@@ -174,6 +174,8 @@ def test_what_files_teach(tmp_path: Path) -> None:
         ([TextExample("a"), TextExample("b")], None, {"dropout": 0.0}, "told from itself by dropout"),
         (PAIRS, None, {"length": 300}, "takes at most 48 tokens"),
         (PAIRS, None, {"lr": 1e30, "epochs": 9}, "diverged.*lower lr"),
+        (PAIRS, None, {"lr": 1e36, "epochs": 1}, "diverged.*not finite at step.*--lr"),
+        (PAIRS, SCORED, {"lr": 1e36, "epochs": 1}, "diverged.*not finite at step.*--lr"),
     ],
 )
 def test_mistakes_are_one_line(

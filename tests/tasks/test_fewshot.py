@@ -226,6 +226,11 @@ def test_pairs(tmp_path: Path, base: Path) -> None:
         ({"methods": ("cloze",)}, "needs a prompt"),
         ({"sizes": (500,)}, "the class '.*' has only 30 examples"),
         ({"lr": 1e30, "methods": ("lora",)}, "diverged.*lower lr"),
+        ({"lr": 1e36, "methods": ("lora",), "steps": 2}, "diverged.*not finite at step.*--set lr="),
+        (
+            {"lr": 1e36, "methods": ("cloze",), "steps": 2, "prompt": "[MASK]", "words": WORDS},
+            "diverged.*not finite at step.*--set lr=",
+        ),
     ],
 )
 def test_mistakes_are_one_line(tmp_path: Path, base: Path, values: dict[str, Any], message: str) -> None:
