@@ -254,6 +254,7 @@ def test_questions(tmp_path: Path) -> None:
         ("classify", "a.csv", "text,label\na,1\nb,\n", "line 3: the label is missing"),
         ("classify", "a.jsonl", '{"text": null, "label": 1}', "line 1: text holds no text"),
         ("regress", "a.csv", "text,score\na,1\nb,nan\n", "line 3: nan is no finite number"),
+        ("classify", "a.csv", "text,text,label\na,b,x\n", "a.csv: its first row names two columns 'text'"),
         ("regress", "a.csv", "text,score\na,muito\n", "line 2: 'muito' is no number"),
         (
             "pair",
