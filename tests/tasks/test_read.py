@@ -178,6 +178,11 @@ def test_tagged_words(tmp_path: Path, name: str, content: str) -> None:
     ]
 
 
+def test_a_word_with_a_space_is_no_table(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.conll", "Em\tO\nSão Paulo\tB-LOC\nvive\tO \n")
+    assert read_examples("tag", path)[0].words == ("Em", "São Paulo", "vive")  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("first", ["http://x.pt O", "http: O", "ftp://x O", "re: O\n\nolá O"])
 def test_an_address_is_no_language(tmp_path: Path, first: str) -> None:
     found = read_examples("tag", write(tmp_path / "a.conll", f"{first}\n\n{first}\n\nRui B-PER\n"))
@@ -263,6 +268,13 @@ def test_questions(tmp_path: Path) -> None:
             "line 2: which column holds the pair",
         ),
         ("tag", "a.conll", "O O\nRui\n", "line 2: 'Rui' has no tag"),
+        (
+            "tag",
+            "a.tsv",
+            "text\tlabel\num dia bom\t1\nmau\t0\no dia mau\t0\n",
+            "a.tsv, line 2: .*a table of texts",
+        ),
+        ("tag", "a.tsv", "1\to dia bom\n0\to dia mau\n", "a.tsv, line 1: .*a table of texts.*, not CoNLL"),
         ("tag", "a.jsonl", '{"words": ["a", "b"], "tags": ["O"]}', "line 1: 2 words but 1 tags"),
         ("tag", "a.conllu", "1\ta\tb\n", "line 1: 3 columns where CoNLL-U has 10"),
         ("qa", "a.json", "{}", "not SQuAD JSON.*no 'data'"),

@@ -237,7 +237,11 @@ def test_standard_input_is_text_or_jsonl(
             b"id,corpo\n1,a\n",
             "no column text, only id, corpo; say which with --set text.column=NAME",
         ),
-        ("x.csv", b"text,id,text\na,1,b\n", r"x.csv: its first row names two columns 'text' \(text, id, text\)"),
+        (
+            "x.csv",
+            b"text,id,text\na,1,b\n",
+            r"x.csv: its first row names two columns 'text' \(text, id, text\)",
+        ),
         ("x.tsv.gz", b"text\tid\tid\na\t1\t2\n", "names two columns 'id'.*: rename one"),
         ("x.csv", b"id,text\n1,a\n2,b,c\n", "line 3: 3 fields, 2 in the header; put quotes"),
         ("x.csv", b"id;text\n1;a;b\n", "line 2: 3 fields, 2 in the header; put quotes .* semicolons"),
