@@ -123,6 +123,15 @@ def texts(path: Path, task: Any = "classify", **columns: Any) -> list[Any]:
         ),
         ("a.csv", "frase,nota\na,3\n", "regress", {}, [("a", None, 3.0)]),
         (
+            "a.csv",
+            "frase;nota\n0,5;-0,5\nb;1.5\nc;2\n",
+            "regress",
+            {},
+            [("0,5", None, -0.5), ("b", None, 1.5), ("c", None, 2.0)],
+        ),
+        ("a.csv", "text;a;b\nx;0,5;0\n", "classify", {"labels": ("a", "b")}, [("x", None, ("a",))]),
+        ("a.csv", "text;label\nx;0,5\ny;1\n", "classify", {}, [("x", None, "0,5"), ("y", None, "1")]),
+        (
             "a.xml",
             '<c><pair id="1" entailment="None" similarity="2.5"><t>a</t><h>b</h></pair></c>',
             "pair",
@@ -260,6 +269,10 @@ def test_questions(tmp_path: Path) -> None:
         ("classify", "a.jsonl", '{"text": null, "label": 1}', "line 1: text holds no text"),
         ("regress", "a.csv", "text,score\na,1\nb,nan\n", "line 3: nan is no finite number"),
         ("classify", "a.csv", "text,text,label\na,b,x\n", "a.csv: its first row names two columns 'text'"),
+        ("regress", "a.csv", 'text,score\na,"0,5"\n', "line 2: '0,5' is no number; write it like 4.5"),
+        ("regress", "a.tsv", "text\tscore\na\t0,5\n", "line 2: '0,5' is no number"),
+        ("regress", "a.csv", "text;score\na;1.234,5\n", "line 2: '1.234,5' is no number"),
+        ("regress", "a.csv", "text;score\na;1,234,5\n", "line 2: '1,234,5' is no number"),
         ("regress", "a.csv", "text,score\na,muito\n", "line 2: 'muito' is no number"),
         (
             "pair",

@@ -37,7 +37,7 @@ from unmask.tasks.finetune import file_name
 from unmask.tasks.read import open_source, rows_of
 from unmask.tasks.settings import EmbedConfig
 from unmask.text import find_sources, read_documents
-from unmask.text.tables import nothing_in
+from unmask.text.tables import decimal_comma, nothing_in
 from unmask.tokenizer import Tokenizer
 from unmask.train.loop import StepRecord, Trainer
 from unmask.train.machine import Machine, repeatable
@@ -271,11 +271,12 @@ def read_texts(path: Path | str, columns: Columns = USUAL) -> list[TextExample]:
     source, form = open_source("regress", path)
     names: tuple[str, ...] = ()
     found = []
+    comma = decimal_comma(source)
     for place, row in rows_of(source, form, columns):
         if tuple(row) != names:
             names = tuple(row)
             chosen = _columns(names, columns, place)
-        found.append(text_example(row, "regress", chosen, place))
+        found.append(text_example(row, "regress", chosen, place, comma))
     if not found:
         raise nothing_in(source, "example")
     return found

@@ -112,6 +112,13 @@ def _check_names(source: Source, names: Sequence[str]) -> None:
         )
 
 
+def decimal_comma(source: Source) -> bool:
+    """Whether numbers of a table may have a decimal comma: those of a .csv file with semicolons."""
+    if not source.path or split_suffix(source.path)[0] != ".csv":
+        return False
+    return _separator(line for _, line in numbered_lines(source, LIMIT))[0] == ";"
+
+
 def _separator(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
     """What stands between the fields, and all lines: a comma, unless the first line has only semicolons.
 
