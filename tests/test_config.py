@@ -85,6 +85,8 @@ def test_an_unknown_section_is_told_by_its_keys(tmp_path: Path) -> None:
         ("seed", "section.key=value"),
         ("=3", "section.key=value"),
         ("tokenizer.kind=wordpeice", "tokenizer.kind: .*'wordpeice'"),
+        ("train.betas=0.9", r"train.betas: write a list, like \[0.9\] \(got 0.9\)"),
+        ("model.labels=a, b", r'model.labels: write a list, like \["a", "b"\] \(got'),
         ("prepare.valid=2", "prepare.valid: .*less than or equal to 1"),
         ("seed.x=1", "seed"),
         ("prepare={valid = 0.6, test = 0.5}", "nothing to train on"),

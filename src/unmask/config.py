@@ -5,6 +5,7 @@ A key that does not exist is an error that names the one that was meant.
 """
 
 import difflib
+import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -485,11 +486,14 @@ def _read_change(text: str) -> Change:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"{_SET} {text}: write it as section.key=value, for example text.min_chars=20")
+    return Change(_SET, key.strip(), _read_value(value))
+
+
+def _read_value(text: str) -> Any:
     try:
-        read = tomllib.loads(f"x = {value}")["x"]
+        return tomllib.loads(f"x = {text}")["x"]
     except tomllib.TOMLDecodeError:
-        read = value.strip() or None  # a word without quotes, or nothing
-    return Change(_SET, key.strip(), read)
+        return text.strip() or None  # a word without quotes, or nothing
 
 
 def checked(
@@ -534,7 +538,15 @@ def _explain(problem: Any, key: str, section: type[Section], named: str) -> str:
         return f"there is no {key}" + (f"; did you mean {' or '.join(close)}?" if close else "")
     if problem["type"] == "value_error":  # one of our own checks, which says it all
         return f"{named}{problem['ctx']['error']}".removeprefix(": ")
+    if problem["type"] == "tuple_type" and isinstance(problem["input"], str | int | float):
+        return f"{named}write a list, like {_as_list(problem['input'])} (got {problem['input']!r})"
     return f"{named}{problem['msg'].lower()} (got {problem['input']!r})"
+
+
+def _as_list(value: str | float) -> str:
+    """The list that may be meant by a value, or by several with commas between them."""
+    parts = [_read_value(part) for part in str(value).split(",") if part.strip()]
+    return json.dumps(parts, default=str, ensure_ascii=False)
 
 
 def close_keys(key: str, section: type[Section]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
@@ -9,13 +10,15 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.predict.conftest import make_config, make_model, make_tokenizer
 
-from unmask.errors import ConfigError
+from unmask.errors import ConfigError, ModelError
+from unmask.predict import MaskedLM
 from unmask.predict.predictor import Predictor
 from unmask.serve import site as site_module
 from unmask.serve import work
 from unmask.serve.app import create_app
-from unmask.serve.models import Served
+from unmask.serve.models import Served, check_companions
 from unmask.serve.routes import analysis
 from unmask.serve.server import Settings, check_settings, open_site
 from unmask.serve.site import Limits, Site
@@ -256,3 +259,12 @@ def test_unsafe_settings_are_refused(changes: dict[str, Any], words: str) -> Non
         check_settings(replace(Settings(), **changes))
     check_settings(replace(Settings(), host="0.0.0.0", key=KEY))
     check_settings(replace(Settings(), host="::1"))
+
+
+def test_a_model_of_nans_is_not_blamed_on_a_conversion() -> None:
+    tokenizer = make_tokenizer("wordpiece")
+    model = make_model(make_config(tokenizer))
+    next(model.parameters()).data.fill_(math.nan)
+    with pytest.raises(ModelError, match="broken: its weights or vectors are not finite") as caught:
+        check_companions(Served("broken", MaskedLM(model, tokenizer)))
+    assert "convert" not in str(caught.value)

@@ -144,6 +144,8 @@ def test_what_files_teach(tmp_path: Path) -> None:
     header, row = "sentence1\tsentence2\tscore\n", "o gato\ta gata\t4.5\n"
     (tmp_path / "sts.tsv").write_text(header + row, "utf-8")
     assert read_texts(tmp_path / "sts.tsv")[0].target == 4.5
+    (tmp_path / "sts.csv").write_text("text;pair;score\num;dois;4,5\n", "utf-8")
+    assert read_texts(tmp_path / "sts.csv")[0].target == 4.5
     (tmp_path / "pairs.csv").write_text("premise,hypothesis,label\num,dois,neutral\n", "utf-8")
     (found,) = read_texts(tmp_path / "pairs.csv")
     assert (found.text, found.pair, found.target) == ("um", "dois", None)
@@ -174,6 +176,8 @@ def test_what_files_teach(tmp_path: Path) -> None:
         ([TextExample("a"), TextExample("b")], None, {"dropout": 0.0}, "told from itself by dropout"),
         (PAIRS, None, {"length": 300}, "takes at most 48 tokens"),
         (PAIRS, None, {"lr": 1e30, "epochs": 9}, "diverged.*lower lr"),
+        (PAIRS, None, {"lr": 1e36, "epochs": 1}, "diverged.*not finite at step.*--lr"),
+        (PAIRS, SCORED, {"lr": 1e36, "epochs": 1}, "diverged.*not finite at step.*--lr"),
     ],
 )
 def test_mistakes_are_one_line(

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from unmask.checkpoint import load_model, save_model
 from unmask.cli import app
+from unmask.config import load_settings
 from unmask.errors import ConfigError, InputError, UserError
 from unmask.predict.cloze import Cloze
 from unmask.predict.masked import MaskedLM
@@ -226,12 +227,23 @@ def test_pairs(tmp_path: Path, base: Path) -> None:
         ({"methods": ("cloze",)}, "needs a prompt"),
         ({"sizes": (500,)}, "the class '.*' has only 30 examples"),
         ({"lr": 1e30, "methods": ("lora",)}, "diverged.*lower lr"),
+        ({"lr": 1e36, "methods": ("lora",), "steps": 2}, "diverged.*not finite at step.*--set lr="),
+        (
+            {"lr": 1e36, "methods": ("cloze",), "steps": 2, "prompt": "[MASK]", "words": WORDS},
+            "diverged.*not finite at step.*--set lr=",
+        ),
     ],
 )
 def test_mistakes_are_one_line(tmp_path: Path, base: Path, values: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         fewshot(base, TRAIN, VALID, tmp_path / "out", quick(**values))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_size_is_a_list_of_one() -> None:
+    with pytest.raises(ConfigError, match=r"^--set: sizes: write a list, like \[8\] \(got 8\)$"):
+        load_settings(FewshotConfig, ["sizes=8"])
+    assert load_settings(FewshotConfig, ["sizes=[8]"]).sizes == (8,)
 
 
 def test_one_class_each(tmp_path: Path, base: Path) -> None:

@@ -1,6 +1,7 @@
 """Fine-tuning, from examples to a folder that answers here and in transformers."""
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -15,19 +16,23 @@ import pytest
 import torch
 from tests.conftest import Heard
 from tests.tasks.conftest import GOOD, questions, reviews, tagged
+from typer.testing import CliRunner
 
 import unmask
-from unmask.checkpoint import load_model
-from unmask.errors import ConfigError, InputError, OutputError
+from unmask.checkpoint import load_model, save_model
+from unmask.cli import app
+from unmask.errors import ConfigError, InputError, ModelError, OutputError, UserError
 from unmask.predict import Answerer, Classifier, Tagger
 from unmask.progress import SILENT, Progress, Stage
 from unmask.runs import read_metrics
 from unmask.tasks.examples import QuestionExample, TaggedExample, TextExample, count_repeated
 from unmask.tasks.finetune import finetune
 from unmask.tasks.kinds import Evaluation
+from unmask.tasks.read import Task
 from unmask.tasks.run import Run, freeze
 from unmask.tasks.settings import FinetuneConfig
 from unmask.tasks.texts import Classes
+from unmask.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -539,8 +544,36 @@ def test_a_training_whose_place_was_taken_is_kept(
 
 def test_a_training_that_diverges_is_told(tmp_path: Path, base: Path) -> None:
     settings = FinetuneConfig(lr=1e30, epochs=9, batch=8)
-    with pytest.raises(unmask.errors.UserError, match="diverged.*lower lr"):  # type: ignore[attr-defined]
+    with pytest.raises(UserError, match="diverged.*lower lr"):
         finetune("classify", base, reviews(), out=tmp_path / "out", settings=settings)
+
+
+@pytest.mark.parametrize("task", ["classify", "regress", "tag", "qa"])
+@pytest.mark.parametrize("changes", [{}, {"lora": 4}])
+def test_an_epoch_that_diverges_is_not_kept(
+    tmp_path: Path, base: Path, task: Task, changes: dict[str, Any]
+) -> None:
+    numbers = [replace(example, target=float(example.target == "good")) for example in reviews()]
+    given = {"classify": reviews(), "regress": numbers, "tag": tagged(), "qa": questions()}[task]
+    settings = FinetuneConfig(lr=1e36, epochs=1, batch=len(given) // 2, **changes)
+    with pytest.raises(UserError, match=r"diverged: .* not finite at step \d; lower lr \(--lr, now 1e\+36\)"):
+        finetune(task, base, given, given, tmp_path / "out", settings)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_of_nans_is_told(tmp_path: Path, base: Path, tokenizer: Tokenizer) -> None:
+    """No rate mends it; a fine-tuned one writes no predictions."""
+    model, _ = load_model(base, heads=["classify"], changes={"labels": ("bad", "good")})
+    next(model.parameters()).data.fill_(math.nan)
+    save_model(model, tmp_path / "broken", tokenizer, "# A card\n")
+    with pytest.raises(ModelError, match="broken: its weights are not finite.*another model"):
+        finetune("classify", tmp_path / "broken", reviews(), out=tmp_path / "out")
+    (tmp_path / "in.jsonl").write_text('{"text": "o livro excelente"}\n', "utf-8")
+    command = ["predict", "--model", str(tmp_path / "broken"), str(tmp_path / "in.jsonl")]
+    run = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "out.jsonl")])
+    assert isinstance(run.exception, ModelError)
+    assert "broken: its weights or scores are not finite" in str(run.exception)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["broken", "in.jsonl"]
 
 
 def test_validation_without_any_entity(tmp_path: Path, base: Path) -> None:

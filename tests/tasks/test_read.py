@@ -123,6 +123,15 @@ def texts(path: Path, task: Any = "classify", **columns: Any) -> list[Any]:
         ),
         ("a.csv", "frase,nota\na,3\n", "regress", {}, [("a", None, 3.0)]),
         (
+            "a.csv",
+            "frase;nota\n0,5;-0,5\nb;1.5\nc;2\n",
+            "regress",
+            {},
+            [("0,5", None, -0.5), ("b", None, 1.5), ("c", None, 2.0)],
+        ),
+        ("a.csv", "text;a;b\nx;0,5;0\n", "classify", {"labels": ("a", "b")}, [("x", None, ("a",))]),
+        ("a.csv", "text;label\nx;0,5\ny;1\n", "classify", {}, [("x", None, "0,5"), ("y", None, "1")]),
+        (
             "a.xml",
             '<c><pair id="1" entailment="None" similarity="2.5"><t>a</t><h>b</h></pair></c>',
             "pair",
@@ -176,6 +185,11 @@ def test_tagged_words(tmp_path: Path, name: str, content: str) -> None:
         (("O", "Rui", "Sá"), ("O", "B-PER", "I-PER")),
         (("vive",), ("O",)),
     ]
+
+
+def test_a_word_with_a_space_is_no_table(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.conll", "Em\tO\nSão Paulo\tB-LOC\nvive\tO \n")
+    assert read_examples("tag", path)[0].words == ("Em", "São Paulo", "vive")  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("first", ["http://x.pt O", "http: O", "ftp://x O", "re: O\n\nolá O"])
@@ -254,6 +268,11 @@ def test_questions(tmp_path: Path) -> None:
         ("classify", "a.csv", "text,label\na,1\nb,\n", "line 3: the label is missing"),
         ("classify", "a.jsonl", '{"text": null, "label": 1}', "line 1: text holds no text"),
         ("regress", "a.csv", "text,score\na,1\nb,nan\n", "line 3: nan is no finite number"),
+        ("classify", "a.csv", "text,text,label\na,b,x\n", "a.csv: its first row names two columns 'text'"),
+        ("regress", "a.csv", 'text,score\na,"0,5"\n', "line 2: '0,5' is no number; write it like 4.5"),
+        ("regress", "a.tsv", "text\tscore\na\t0,5\n", "line 2: '0,5' is no number"),
+        ("regress", "a.csv", "text;score\na;1.234,5\n", "line 2: '1.234,5' is no number"),
+        ("regress", "a.csv", "text;score\na;1,234,5\n", "line 2: '1,234,5' is no number"),
         ("regress", "a.csv", "text,score\na,muito\n", "line 2: 'muito' is no number"),
         (
             "pair",
@@ -262,6 +281,13 @@ def test_questions(tmp_path: Path) -> None:
             "line 2: which column holds the pair",
         ),
         ("tag", "a.conll", "O O\nRui\n", "line 2: 'Rui' has no tag"),
+        (
+            "tag",
+            "a.tsv",
+            "text\tlabel\num dia bom\t1\nmau\t0\no dia mau\t0\n",
+            "a.tsv, line 2: .*a table of texts",
+        ),
+        ("tag", "a.tsv", "1\to dia bom\n0\to dia mau\n", "a.tsv, line 1: .*a table of texts.*, not CoNLL"),
         ("tag", "a.jsonl", '{"words": ["a", "b"], "tags": ["O"]}', "line 1: 2 words but 1 tags"),
         ("tag", "a.conllu", "1\ta\tb\n", "line 1: 3 columns where CoNLL-U has 10"),
         ("qa", "a.json", "{}", "not SQuAD JSON.*no 'data'"),

@@ -136,6 +136,19 @@ def test_semicolons_separate_where_the_header_has_no_comma(
     assert read(write(tmp_path / "x.csv", data.encode())) == texts
 
 
+def test_columns_without_names_may_be_several(tmp_path: Path) -> None:
+    """So a spreadsheet writes what once held something."""
+    (tmp_path / "x.csv").write_text("text,,\na,,\n", "utf-8")
+    assert read(tmp_path / "x.csv") == ["a"]
+
+
+def test_parquet_with_a_name_twice(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
+    pq.write_table(table, tmp_path / "x.parquet")
+    with pytest.raises(InputError, match="names two columns 'text'"):
+        read(tmp_path / "x.parquet")
+
+
 def test_language_from_source_or_row(tmp_path: Path) -> None:
     rows = [{"text": "um", "lang": "pt"}, {"text": "one", "lang": None}]
     jsonl = write(tmp_path / "x.jsonl", "\n".join(map(json.dumps, rows)).encode())
@@ -224,6 +237,12 @@ def test_standard_input_is_text_or_jsonl(
             b"id,corpo\n1,a\n",
             "no column text, only id, corpo; say which with --set text.column=NAME",
         ),
+        (
+            "x.csv",
+            b"text,id,text\na,1,b\n",
+            r"x.csv: its first row names two columns 'text' \(text, id, text\)",
+        ),
+        ("x.tsv.gz", b"text\tid\tid\na\t1\t2\n", "names two columns 'id'.*: rename one"),
         ("x.csv", b"id,text\n1,a\n2,b,c\n", "line 3: 3 fields, 2 in the header; put quotes"),
         ("x.csv", b"id;text\n1;a;b\n", "line 2: 3 fields, 2 in the header; put quotes .* semicolons"),
         ("x.csv", b'text\n"a\nb\n', "line 4?.*quotation mark that is not closed"),

@@ -1,6 +1,7 @@
 """What models with a task's head have in common: texts in windows, windows in packed batches."""
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unmask.errors import ModelError
 from unmask.model.network import Model
 from unmask.model.weights import LoadReport
 from unmask.predict.batching import Pack
@@ -20,6 +22,16 @@ from unmask.progress import SILENT, Progress
 from unmask.tokenizer import Encoding, Tokenizer
 
 Floats = NDArray[np.float32]
+
+
+class NotFiniteError(ModelError):
+    """What a model says is NaN or infinite."""
+
+    def __init__(self, folder: Path | None) -> None:
+        super().__init__(
+            f"{folder or 'the model'}: its weights or scores are not finite (NaN), so it predicts nothing:"
+            " it is damaged, or its training diverged; train it again with a lower lr"
+        )
 
 
 class Prepared(NamedTuple):
@@ -79,5 +91,7 @@ class TaskModel(Predictor):
         with progress.stage("texts", sum(lengths), "tokens") as stage:
             for numbers, found in zip(batches, self._share(work, batches), strict=True):
                 for number, rows in zip(numbers, found, strict=True):
+                    if not np.isfinite(rows).all():
+                        raise NotFiniteError(self.folder)
                     yield *flat[number], rows
                 stage.advance(sum(lengths[number] for number in numbers))

@@ -93,15 +93,17 @@ def _find(
     return found
 
 
-def text_example(row: Mapping[str, Any], task: TextTask, columns: Columns, place: str) -> TextExample:
-    """The example in a row, whose columns were resolved."""
+def text_example(
+    row: Mapping[str, Any], task: TextTask, columns: Columns, place: str, comma: bool = False
+) -> TextExample:
+    """The example in a row, whose columns were resolved; numbers may have a decimal comma if `comma`."""
     assert columns.text is not None
     target: Target = None
     if columns.label is not None:
         value = row.get(columns.label)
-        target = _number(value, place) if task == "regress" else _classes(value, place)
+        target = _number(value, place, comma) if task == "regress" else _classes(value, place)
     elif columns.labels:
-        target = tuple(name for name in columns.labels if _number(row.get(name), place) > 0)
+        target = tuple(name for name in columns.labels if _number(row.get(name), place, comma) > 0)
     pair = None if columns.pair is None else _text(row, columns.pair, place)
     return TextExample(_text(row, columns.text, place), pair, target, place)
 
@@ -113,9 +115,10 @@ def _text(row: Mapping[str, Any], column: str, place: str) -> str:
     return str(value)
 
 
-def _number(value: Any, place: str) -> float:
+def _number(value: Any, place: str, comma: bool) -> float:
+    decimal = comma and isinstance(value, str) and "." not in value
     try:
-        number = float(value)
+        number = float(value.replace(",", ".") if decimal else value)
     except (TypeError, ValueError):
         raise InputError(f"{place}: {str(value)[:40]!r} is no number; write it like 4.5") from None
     if not math.isfinite(number):

@@ -16,7 +16,7 @@ from unmask.analyse.probes import fit_predict
 from unmask.checkpoint import load_model
 from unmask.config import Recipe
 from unmask.data.plan import generator
-from unmask.errors import ConfigError, InputError, UserError
+from unmask.errors import ConfigError, InputError
 from unmask.model.network import Model
 from unmask.predict.cloze import Cloze
 from unmask.predict.masked import MaskedLM
@@ -25,6 +25,7 @@ from unmask.predict.sentence import read_sentence_settings
 from unmask.progress import Progress, Stage
 from unmask.tasks import metrics
 from unmask.tasks.batches import Item, TaskFeed
+from unmask.tasks.divergence import check_begin, check_steps, judged
 from unmask.tasks.examples import TextExample
 from unmask.tasks.lora import adapt
 from unmask.tasks.objective import TaskLoss
@@ -40,7 +41,7 @@ Floats = NDArray[np.float32]
 
 _TRAINED = ("cloze", "lora")
 _DRAW = 18  # the stream of random numbers that draws examples
-_SKIPS = 5
+_RATE = "--set lr="
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +155,14 @@ class Comparison:
             drawn = [made.train[number] for number in numbers]
             cloze = Cloze(lm, prompt.texts(drawn, made.tokenizer, made.task.length))
             items = cloze_items(cloze, [labels.index(example.target) for example in drawn])
-            self._train(model, items, ClozeLoss(words), seed)
-            yield self._trial("cloze", size, seed, self._named(choose_words(lm, texts, prompt.words)))
+            with judged(self._train(model, items, ClozeLoss(words), seed), _RATE):
+                chosen = self._named(choose_words(lm, texts, prompt.words))
+            yield self._trial("cloze", size, seed, chosen)
 
     def _masked(self, seed: int) -> Model:
         torch.manual_seed(seed)
         model, _ = load_model(self.made.folder, heads=["mlm"])
+        check_begin(model, self.made.folder)
         adapt(model, self.settings.lora, self.made.settings.lora_alpha)
         return model.to(self.made.machine.device)
 
@@ -172,8 +175,9 @@ class Comparison:
             valid = valid or kind.prepare(predictor, made.valid)
             drawn = [made.train[number] for number in numbers]
             items = kind.items(kind.prepare(predictor, drawn), drawn)
-            self._train(model, items, TaskLoss(kind.head), seed)
-            yield Trial("lora", size, seed, kind.evaluate(predictor, valid, made.valid).scores)
+            with judged(self._train(model, items, TaskLoss(kind.head), seed), _RATE):
+                scores = kind.evaluate(predictor, valid, made.valid).scores
+            yield Trial("lora", size, seed, scores)
 
     def _probe(self) -> Iterator[Trial]:
         """Logistic regression on frozen vectors."""
@@ -207,23 +211,23 @@ class Comparison:
         made = self.made
         used = sorted({number for numbers in self.draws.values() for number in numbers})
         model, _ = load_model(made.folder, heads=[])
-        model.to(made.machine.device)
+        check_begin(model, made.folder).to(made.machine.device)
         predictor = Predictor(model, made.tokenizer, sentence=read_sentence_settings(made.folder))
         found = _embedded(predictor, [*(made.train[number] for number in used), *made.valid])
         return dict(zip(used, found, strict=False)), found[len(used) :]
 
-    def _train(self, model: Model, items: Sequence[Item], loss: Losses, seed: int) -> None:
+    def _train(self, model: Model, items: Sequence[Item], loss: Losses, seed: int) -> Trainer:
         """So many steps, whatever comes of them."""
         settings, tuning = self.settings, self.made.settings
         segments = model.config.segments > 1
         feed = TaskFeed(items, settings.batch, tuning.micro_tokens, seed, segments)
         schedule = Schedule(Recipe(seed=seed, train=tuning.train_config()), settings.steps)
         trainer = Trainer(model, schedule, loss, self.made.machine)
-        for record in trainer.run(feed.steps(0, settings.steps)):
+        for _ in trainer.run(feed.steps(0, settings.steps)):
             self._stage.advance(1)
-            if trainer.counters.skipped >= _SKIPS:
-                raise UserError(f"training has diverged at step {record.step}: lower lr")
+            check_steps(trainer, _RATE)
         model.eval()
+        return trainer
 
     def _named(self, numbers: Sequence[int]) -> list[str]:
         return [self.kind.labels[number] for number in numbers]

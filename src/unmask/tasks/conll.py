@@ -26,6 +26,8 @@ def read_conll(source: Source, labelled: bool = True) -> Iterator[TaggedExample]
     """
     sentences = _sentences(source)
     first = list(islice(sentences, _SENTENCES))
+    if labelled:
+        _check_words(source, [each for rows in first for each in rows])
     prefix = _common_prefix([row[0] for rows in first for _, row in rows])
     for rows in chain(first, sentences):
         tags = [row[-1].strip() if len(row) > 1 else "" for _, row in rows]
@@ -40,6 +42,27 @@ def read_conll(source: Source, labelled: bool = True) -> Iterator[TaggedExample]
             tuple(tag or UNTAGGED for tag in tags),
             f"{source}, line {rows[0][0]}",
         )
+
+
+def _check_words(source: Source, rows: Sequence[tuple[int, list[str]]]) -> None:
+    """Refuse a table of texts: few words have a space in them, and no tag has."""
+    spaced = [
+        number for number, row in rows if _is_text(row[-1]) or (_is_text(row[0]) and not _is_entity(row[-1]))
+    ]
+    if spaced and 2 * len(spaced) >= len(rows):
+        raise InputError(
+            f"{source}, line {spaced[0]}: spaces between the tabs: this looks like a table of texts, for "
+            "classify or pair, not CoNLL: write a word and its tag on each line, and a blank line between "
+            "sentences"
+        )
+
+
+def _is_text(cell: str) -> bool:
+    return " " in cell.strip()
+
+
+def _is_entity(tag: str) -> bool:
+    return tag.strip() == "O" or PREFIXED.match(tag) is not None
 
 
 def _sentences(source: Source) -> Iterator[list[tuple[int, list[str]]]]:

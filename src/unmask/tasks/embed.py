@@ -15,12 +15,13 @@ from torch import Tensor
 from unmask.charts import lines
 from unmask.checkpoint import load_model, read_values, save_model
 from unmask.config import Recipe, TextConfig
-from unmask.errors import ConfigError, InputError, UserError
+from unmask.errors import ConfigError, InputError
 from unmask.model.network import Model
 from unmask.model.published import read_config
 from unmask.predict.folders import find_folder
-from unmask.predict.predictor import Predictor
+from unmask.predict.predictor import Floats, Predictor
 from unmask.predict.sentence import SentenceSettings, read_sentence_settings, write_sentence_settings
+from unmask.predict.tasks import NotFiniteError
 from unmask.progress import SILENT, Progress
 from unmask.report import Cell, Part, Table, write_page
 from unmask.runs import Metrics
@@ -30,12 +31,13 @@ from unmask.tasks.batches import Item, TaskFeed
 from unmask.tasks.card import sentence_card
 from unmask.tasks.columns import USUAL, Columns, resolve, text_example
 from unmask.tasks.contrast import Contrast, ContrastLoss, contrast_items, contrast_of
+from unmask.tasks.divergence import check_begin, check_steps, judged
 from unmask.tasks.examples import TextExample, count_repeated
 from unmask.tasks.finetune import file_name
 from unmask.tasks.read import open_source, rows_of
 from unmask.tasks.settings import EmbedConfig
 from unmask.text import find_sources, read_documents
-from unmask.text.tables import nothing_in
+from unmask.text.tables import decimal_comma, nothing_in
 from unmask.tokenizer import Tokenizer
 from unmask.train.loop import StepRecord, Trainer, parameter_count
 from unmask.train.machine import Machine, repeatable
@@ -45,10 +47,9 @@ from unmask.train.signals import polite_signals
 Texts = Path | str | Sequence[TextExample]
 _SCORE = ("score", "similarity", "relatedness", "relatedness_score", "similaridade", "nota")
 _DROPOUT = 0.1
+_TRIED = 8  # texts
 _LENGTH = 128
 _WHOLE = 1 << 40  # a step is one batch: every pair is compared with all the others
-_SKIPS = 5
-
 
 DEFAULTS = EmbedConfig()
 
@@ -157,15 +158,19 @@ class _Training:
         for record in self.trainer.run(self.feed.steps(0, self.schedule.steps)):
             values = {"step": record.step, "loss": record.loss, "lr": record.lr, "seconds": record.seconds}
             self.records.append({"split": "train", "epoch": record.epoch} | values)
-            if self.trainer.counters.skipped >= _SKIPS:
-                raise UserError(f"training has diverged at step {record.step}: lower lr")
+            check_steps(self.trainer)
             if record.step % self.feed.steps_per_epoch == 0:
-                self._validate()
+                with judged(self.trainer):
+                    self._validate()
             yield record
 
     def finish(self) -> None:
         """Score what was not, and go back to the best weights."""
-        self._validate()
+        with judged(self.trainer):
+            self._validate()
+            if not self.valid:  # nothing was scored: a few vectors show whether the weights do
+                self.model.eval()
+                self._vectors([example.text for example in self.examples[:_TRIED]])
         if self.best:
             self.model.load_state_dict(self.best)
         self.model.eval()
@@ -217,7 +222,7 @@ class _Training:
                 "dropout=0: a text alone is told from itself by dropout; set some, or give pairs"
             )
         model, _ = load_model(self.folder, heads=[], changes={"dropout": dropout})
-        return model.to(self.machine.device)
+        return check_begin(model, self.folder).to(self.machine.device)
 
     def _items(self) -> list[Item]:
         texts = [example.text for example in self.examples]
@@ -232,10 +237,16 @@ class _Training:
     def _score(self) -> dict[str, float]:
         self.model.eval()
         both = [*(example.text for example in self.valid), *(example.pair or "" for example in self.valid)]
-        first, second = np.split(self.predictor.embed(both), 2)
+        first, second = np.split(self._vectors(both), 2)
         truth = [float(example.target) for example in self.valid]  # type: ignore[arg-type]
         found = metrics.regression(truth, (first * second).sum(1).tolist())
         return {name: found[name] for name in ("spearman", "pearson")}
+
+    def _vectors(self, texts: Sequence[str]) -> Floats:
+        vectors: Floats = self.predictor.embed(texts)
+        if not np.isfinite(vectors).all():
+            raise NotFiniteError(self.folder)
+        return vectors
 
     def _validate(self) -> None:
         step = self.trainer.counters.step
@@ -261,11 +272,12 @@ def read_texts(path: Path | str, columns: Columns = USUAL) -> list[TextExample]:
     source, form = open_source("regress", path)
     names: tuple[str, ...] = ()
     found = []
+    comma = decimal_comma(source)
     for place, row in rows_of(source, form, columns):
         if tuple(row) != names:
             names = tuple(row)
             chosen = _columns(names, columns, place)
-        found.append(text_example(row, "regress", chosen, place))
+        found.append(text_example(row, "regress", chosen, place, comma))
     if not found:
         raise nothing_in(source, "example")
     return found

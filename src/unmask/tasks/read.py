@@ -12,7 +12,7 @@ from unmask.tasks.examples import Example, TaggedExample, TextExample
 from unmask.tasks.squad import placed, read_row, read_squad, told_apart
 from unmask.tasks.xml_pairs import read_pairs
 from unmask.text.sources import COMPRESSIONS, Source
-from unmask.text.tables import LIMIT, Rows, nothing_in, read_table
+from unmask.text.tables import LIMIT, Rows, decimal_comma, nothing_in, read_table
 
 Task = Literal["classify", "pair", "regress", "tag", "qa"]
 TASKS: tuple[Task, ...] = get_args(Task)
@@ -103,6 +103,7 @@ def text_rows(
     """Each row of a table, and the example in it; columns that were not named are told."""
     names: tuple[str, ...] = ()
     told = {columns}
+    comma = decimal_comma(source)
     for place, row in rows_of(source, form, columns):
         if tuple(row) != names:  # once for a table; lines of JSON may differ
             where = place if names else str(source)
@@ -111,7 +112,7 @@ def text_rows(
             if form != ".xml" and chosen not in told:
                 told.add(chosen)
                 progress.say(f"{where}: {_roles(chosen)}")
-        yield row, text_example(row, task, chosen, place)
+        yield row, text_example(row, task, chosen, place, comma)
 
 
 def _roles(columns: Columns) -> str:

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from unmask.checkpoint import load_model
 from unmask.config import Recipe
-from unmask.errors import UserError
 from unmask.model.network import Model
 from unmask.predict.settings import TaskSettings
 from unmask.progress import Progress, Stage
+from unmask.tasks.divergence import check_begin, check_steps, judged
 from unmask.tasks.kinds import Baseline, Evaluation, TaskKind
 from unmask.tasks.lora import adapt
 from unmask.tasks.objective import TaskLoss
@@ -28,7 +28,6 @@ from unmask.train.signals import Wish
 
 _LINES = 500  # at most so many training steps are recorded
 _CORRELATIONS = ("spearman", "pearson", "matthews")
-_SKIPS = 5  # steps in a row that may fail
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,7 @@ class Material:
         heads = [self.kind.head, *(["mlm"] if kept else [])]
         model, report = load_model(self.folder, heads=heads, changes=self.kind.changes)
         check_head(model, report, self.folder)
+        check_begin(model, self.folder)
         freeze(model, self.settings.layers)
         if self.settings.lora:
             adapt(model, self.settings.lora, self.settings.lora_alpha, self.settings.lora_matrices)
@@ -94,11 +94,11 @@ class Run:
         stale = 0
         for record in trainer.run(feed.steps(0, schedule.steps)):
             self._note(record, schedule.steps, stage)
-            self._check(trainer)
+            check_steps(trainer)
             if record.step % per_epoch == 0:
                 model.eval()
                 self.epochs = record.step // per_epoch
-                with made.machine.autocast():
+                with judged(trainer), made.machine.autocast():
                     evaluation = made.kind.evaluate(predictor, valid, made.valid)
                 score = evaluation.scores[made.metric]
                 stale = 0 if score > self.score else stale + 1
@@ -141,13 +141,6 @@ class Run:
 
     def _told(self, record: StepRecord) -> str:
         return f"loss {record.loss:.3f}" + (f" · best {self.score:.4f}" if self.best else "")
-
-    def _check(self, trainer: Trainer) -> None:
-        if trainer.counters.skipped >= _SKIPS:
-            raise UserError(
-                f"training has diverged: the loss was not finite {_SKIPS} times in a row at step "
-                f"{trainer.counters.step}; lower lr"
-            )
 
     def _validated(self, record: StepRecord, evaluation: Evaluation, best: bool, progress: Progress) -> None:
         place = {

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
@@ -87,6 +88,7 @@ def _csv(source: Source, limit: int, tabs: bool, choose: Choose) -> Rows:
                 named = choose(fields) is not None
                 header = fields if named else [str(number + 1) for number in range(len(fields))]
                 if named:
+                    _check_names(source, header)
                     continue
             if len(fields) != len(header) and (named or len(fields) < len(header)):
                 raise InputError(
@@ -98,6 +100,23 @@ def _csv(source: Source, limit: int, tabs: bool, choose: Choose) -> Rows:
         raise InputError(
             f"{source}, line {reader.line_num}: {error} (a quotation mark that is not closed?)"
         ) from None
+
+
+def _check_names(source: Source, names: Sequence[str]) -> None:
+    """Of two columns with one name one would be lost; without a name nobody can ask for them."""
+    twice = next((name for name, count in Counter(names).items() if name and count > 1), None)
+    if twice is not None:
+        raise InputError(
+            f"{source}: its first row names two columns {twice!r} ({listed(names)}): rename one of them,"
+            " or write the names above that row if it holds none"
+        )
+
+
+def decimal_comma(source: Source) -> bool:
+    """Whether numbers of a table may have a decimal comma: those of a .csv file with semicolons."""
+    if not source.path or split_suffix(source.path)[0] != ".csv":
+        return False
+    return _separator(line for _, line in numbered_lines(source, LIMIT))[0] == ";"
 
 
 def _separator(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
@@ -121,6 +140,7 @@ def _parquet(source: Source, choose: Choose) -> Rows:
         # A small buffer, so that a row group of any size is read in pieces.
         table = pq.ParquetFile(file, buffer_size=CHUNK, pre_buffer=False)
         columns = choose(table.schema_arrow.names)
+        _check_names(source, table.schema_arrow.names)
         number = 0
         for batch in table.iter_batches(batch_size=1024, columns=columns):
             for row in batch.to_pylist():
