@@ -25,7 +25,14 @@ from unmask.target import check_room, check_target
 from unmask.tasks.batches import Item, TaskFeed
 from unmask.tasks.card import task_card
 from unmask.tasks.columns import USUAL, Columns
-from unmask.tasks.examples import Example, TaggedExample, TextExample, count_repeated, data_mark
+from unmask.tasks.examples import (
+    Example,
+    TaggedExample,
+    TextExample,
+    count_repeated,
+    data_mark,
+    second_texts,
+)
 from unmask.tasks.kinds import Evaluation, TaskKind, hold_out
 from unmask.tasks.lora import merge
 from unmask.tasks.questions import Questions
@@ -130,8 +137,14 @@ def gather(
     usual = min(_QA_LENGTH if task == "qa" else _LENGTH, config.positions)
     if settings.length and settings.length > config.positions:
         raise ConfigError(f"length={settings.length}: the model takes at most {config.positions} tokens")
-    unanswerable = isinstance(kind, Questions) and kind.unanswerable
-    reading = TaskSettings(settings.length or usual, settings.stride, settings.long, task, unanswerable)
+    reading = TaskSettings(
+        settings.length or usual,
+        settings.stride,
+        settings.long,
+        task,
+        unanswerable=isinstance(kind, Questions) and kind.unanswerable,
+        pairs=second_texts(train) is not None if isinstance(kind, Classes | Numbers) else None,
+    )
     return Material(kind, folder, tokenizer, settings, reading, train, valid, machine, metric)
 
 
