@@ -173,6 +173,8 @@ def test_an_option_that_takes_several_values_and_a_flag_may_be_given_twice(folde
         (["finetune", "classify", "--seed", "1"], "did you mean --set seed=…?"),
         (["tokenizer", "x", "--vocabsize", "9"], "did you mean --vocab-size?"),
         (["prepare", "x", "--colum", "y"], "did you mean --column?"),
+        (["pretrain", "x", "--model", "y"], "model is a section of settings: give one of them, as --set"),
+        (["pretrain", "x", "--tokenizer", "y"], "prepare the text with it, unmask prepare TEXT --tokenizer"),
     ],
 )
 def test_an_option_that_is_a_setting_is_named(arguments: list[str], says: str) -> None:

@@ -17,6 +17,7 @@ from unmask.files import write_atomic
 
 _RECIPES = Path(__file__).parent / "recipes"
 _SET = "--set"
+_SHOWN = 12  # keys of a section
 _BUDGETS = {"train.steps", "train.epochs", "train.seconds"}  # a change of one takes the place of a recipe's
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -534,6 +535,9 @@ def _explain(problem: Any, key: str, section: type[Section], named: str) -> str:
         return f"there is no {key}" + (f"; did you mean {' or '.join(close)}?" if close else "")
     if problem["type"] == "value_error":  # one of our own checks, which says it all
         return f"{named}{problem['ctx']['error']}".removeprefix(": ")
+    if problem["type"] == "model_type" and (below := keys_below(key, section)):
+        more = ", …" if len(below) > _SHOWN else ""
+        return f"{key} is a section, not a value: set one of its keys, {', '.join(below[:_SHOWN])}{more}"
     return f"{named}{problem['msg'].lower()} (got {problem['input']!r})"
 
 
@@ -550,11 +554,17 @@ def close_keys(key: str, section: type[Section]) -> list[str]:
     )
 
 
+def keys_below(key: str, section: type[Section]) -> list[str]:
+    """The keys of the section that is named so; none if there is no such section."""
+    return [known for known in known_keys(section) if known.startswith(f"{key}.")]
+
+
 def known_keys(section: type[BaseModel] = Recipe, prefix: str = "") -> Iterator[str]:
-    """Every dotted key a recipe may hold."""
+    """Every dotted key that may be given a value; a section is none."""
     for name, field in section.model_fields.items():
         inner = [t for t in (field.annotation, *get_args(field.annotation)) if _is_section(t)]
-        yield prefix + name
+        if not _is_section(field.annotation):
+            yield prefix + name
         if inner:
             yield from known_keys(inner[0], f"{prefix}{name}.")
 
