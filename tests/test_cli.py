@@ -262,6 +262,10 @@ def test_a_corpus_without_validation_is_told(folder: Path) -> None:
         made = run("prepare", "one.txt", "-t", "vocab", "-o", f"one-{told}", "-q", *changes, cwd=folder)
         assert made.returncode == 0, made.stderr
         assert ("no document fell to validation" in made.stdout) is told
+        assert ("--documents line" in made.stdout) is told
+    (folder / "one.csv").write_text("text\num só\n", "utf-8")
+    made = run("prepare", "one.csv", "-t", "vocab", "-o", "one-csv", "-q", cwd=folder)
+    assert "fell to validation: for more, --set prepare.valid=0.2\n" in made.stdout
 
 
 def test_wrong_encoding_is_named(folder: Path) -> None:
