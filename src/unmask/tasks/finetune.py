@@ -17,8 +17,10 @@ from unmask.config import ModelConfig
 from unmask.errors import ConfigError, InputError
 from unmask.model.network import Model
 from unmask.model.published import read_config
+from unmask.predict.classify import Classifier
 from unmask.predict.folders import find_folder
 from unmask.predict.settings import TaskSettings
+from unmask.predict.tasks import TaskModel
 from unmask.progress import SILENT, Progress
 from unmask.runs import Metrics
 from unmask.target import check_room, check_target
@@ -166,8 +168,11 @@ def _train(made: Material, out: Path, wish: Wish, progress: Progress) -> list[Ru
     first = made.kind.predictor(model, made.tokenizer, made.task)
     with progress.stage("encoding"):
         prepared = made.kind.prepare(first, made.train)
+        cut = _cut_told(first, len(made.train))
         valid = made.kind.prepare(first, made.valid)
         items = made.kind.items(prepared, made.train)
+    if cut:
+        progress.say(cut)
     if isinstance(made.kind, Questions) and made.kind.lost:
         progress.say(
             f"{made.kind.lost:,} answers are in no window whole: raise length or stride to learn from them"
@@ -188,6 +193,17 @@ def _train(made: Material, out: Path, wish: Wish, progress: Progress) -> list[Ru
             if wish.asked_by:
                 break
     return runs
+
+
+def _cut_told(predictor: TaskModel, count: int) -> str | None:
+    """How many of the training texts, or pairs, were too long to be read whole, and what reads them so."""
+    if not isinstance(predictor, Classifier) or not predictor.cut_texts:
+        return None
+    advice = "" if predictor.cut_pairs else ": --set long=mean reads such texts whole"
+    return (
+        f"{predictor.cut_texts:,} of {count:,} training examples have more than {predictor.length} tokens"
+        f" and were cut{advice}"
+    )
 
 
 def _feeds(made: Material, items: Sequence[Item], config: ModelConfig) -> dict[int, Feed]:
