@@ -173,6 +173,8 @@ def test_an_option_that_takes_several_values_and_a_flag_may_be_given_twice(folde
         (["finetune", "classify", "--seed", "1"], "did you mean --set seed=…?"),
         (["tokenizer", "x", "--vocabsize", "9"], "did you mean --vocab-size?"),
         (["prepare", "x", "--colum", "y"], "did you mean --column?"),
+        (["pretrain", "x", "--model", "y"], "model is a section of settings: give one of them, as --set"),
+        (["pretrain", "x", "--tokenizer", "y"], "prepare the text with it, unmask prepare TEXT --tokenizer"),
     ],
 )
 def test_an_option_that_is_a_setting_is_named(arguments: list[str], says: str) -> None:
@@ -260,6 +262,10 @@ def test_a_corpus_without_validation_is_told(folder: Path) -> None:
         made = run("prepare", "one.txt", "-t", "vocab", "-o", f"one-{told}", "-q", *changes, cwd=folder)
         assert made.returncode == 0, made.stderr
         assert ("no document fell to validation" in made.stdout) is told
+        assert ("--documents line" in made.stdout) is told
+    (folder / "one.csv").write_text("text\num só\n", "utf-8")
+    made = run("prepare", "one.csv", "-t", "vocab", "-o", "one-csv", "-q", cwd=folder)
+    assert "fell to validation: for more, --set prepare.valid=0.2\n" in made.stdout
 
 
 def test_wrong_encoding_is_named(folder: Path) -> None:

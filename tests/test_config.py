@@ -68,6 +68,26 @@ def test_misspelt_key_names_the_one_meant(change: str, meant: str) -> None:
         load_recipe(None, [change])
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            "tokenizer=vocab",
+            "--set: tokenizer is a section, not a value: set one of its keys, tokenizer.kind",
+        ),
+        (
+            "batch.mask=word",
+            "--set: batch.mask is a section, not a value: set one of its keys, batch.mask",
+        ),
+    ],
+)
+def test_a_section_takes_no_value(change: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_recipe(None, [change])
+    assert str(caught.value).startswith(says)
+    assert not {"tokenizer", "batch.mask"} & set(known_keys())
+
+
 def test_an_unknown_section_is_told_by_its_keys(tmp_path: Path) -> None:
     (tmp_path / "r.toml").write_text("[data]\nvalid = 0.1\n[data.masks]\nratio = 0.2\n")
     with pytest.raises(ConfigError) as caught:

@@ -18,6 +18,7 @@ from unmask.files import write_atomic
 
 _RECIPES = Path(__file__).parent / "recipes"
 _SET = "--set"
+_SHOWN = 12  # keys of a section
 _BUDGETS = {"train.steps", "train.epochs", "train.seconds"}  # a change of one takes the place of a recipe's
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -540,6 +541,9 @@ def _explain(problem: Any, key: str, section: type[Section], named: str) -> str:
         return f"{named}{problem['ctx']['error']}".removeprefix(": ")
     if problem["type"] == "tuple_type" and isinstance(problem["input"], str | int | float):
         return f"{named}write a list, like {_as_list(problem['input'])} (got {problem['input']!r})"
+    if problem["type"] == "model_type" and (below := keys_below(key, section)):
+        more = ", …" if len(below) > _SHOWN else ""
+        return f"{key} is a section, not a value: set one of its keys, {', '.join(below[:_SHOWN])}{more}"
     return f"{named}{problem['msg'].lower()} (got {problem['input']!r})"
 
 
@@ -562,11 +566,17 @@ def close_keys(key: str, section: type[Section]) -> list[str]:
     )
 
 
+def keys_below(key: str, section: type[Section]) -> list[str]:
+    """The keys of the section that is named so; none if there is no such section."""
+    return [known for known in known_keys(section) if known.startswith(f"{key}.")]
+
+
 def known_keys(section: type[BaseModel] = Recipe, prefix: str = "") -> Iterator[str]:
-    """Every dotted key a recipe may hold."""
+    """Every dotted key that may be given a value; a section is none."""
     for name, field in section.model_fields.items():
         inner = [t for t in (field.annotation, *get_args(field.annotation)) if _is_section(t)]
-        yield prefix + name
+        if not _is_section(field.annotation):
+            yield prefix + name
         if inner:
             yield from known_keys(inner[0], f"{prefix}{name}.")
 

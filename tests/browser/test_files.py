@@ -18,8 +18,9 @@ def test_both_languages_say_the_same_things(key: str) -> None:
     words = STRINGS[key]
     assert set(words) == {"en", "pt"}
     assert all(text.strip() for text in words.values())
-    names = [sorted(re.findall(r"\{(\w+)\}", text)) for text in words.values()]
+    names = [sorted(re.findall(r"\{(\w+)[}|]", text)) for text in words.values()]
     assert names[0] == names[1]
+    assert all(len(each.split("|")) in (1, 3) for text in words.values() for each in text.split("{"))
 
 
 def used_keys() -> tuple[set[str], list[re.Pattern[str]]]:

@@ -95,6 +95,21 @@ def test_meaning_draws_a_map_of_senses(studio: str, open_page: Open, locale: str
 
 
 @BOTH
+def test_one_is_said_in_the_singular(studio: str, open_page: Open, locale: str, width: str) -> None:
+    page = open_page(f"{studio}/#meaning", locale=locale, width=width)
+    expect(page.locator(".use").first).to_be_visible()  # the strings are there
+    say = "async values => (await import('/studio/i18n.js')).t('senses.said', values)"
+    told = [page.evaluate(say, {"uses": uses, "senses": 3 - uses}) for uses in (1, 2)]
+    assert (
+        told
+        == {
+            "en-GB": ["1 use in 2 senses.", "2 uses in 1 sense."],
+            "pt-BR": ["1 uso em 2 sentidos.", "2 usos em 1 sentido."],
+        }[locale]
+    )
+
+
+@BOTH
 def test_meaning_compares_two_sentences(studio: str, open_page: Open, locale: str, width: str) -> None:
     page = open_page(f"{studio}/#meaning?view=pair&a=the+black+cat&b=the+old+cat", locale=locale, width=width)
     expect(page.locator(".matrix tbody tr")).to_have_count(3)

@@ -153,10 +153,14 @@ def test_score(run: Run, folder: Folder, tmp_path: Path) -> None:
 
 
 def test_score_names_a_text_that_is_too_long(run: Run, folder: Folder, tmp_path: Path) -> None:
-    (tmp_path / "lines.txt").write_text("O gato.\n" * 300 + f"Um velho {'gato ' * 200}\n", "utf-8")
-    status, _, err = run("score", tmp_path / "lines.txt", "--model", folder(), "-q")
-    assert status == 2
-    assert re.match(r"unmask: text 301 \('Um velho gato .*…'\): the text has \d+ tokens", err)
+    long = f"Um velho {'gato ' * 200}"
+    (tmp_path / "lines.txt").write_text("O gato.\n\n" * 300 + f"{long}\n", "utf-8")
+    (tmp_path / "rows.csv").write_text(f"text\nO gato.\n{long}\n", "utf-8")
+    for name, line in (("lines.txt", 601), ("rows.csv", 3)):
+        status, _, err = run("score", tmp_path / name, "--model", folder(), "-q")
+        assert status == 2
+        told = rf"unmask: .*{name}, line {line} \('Um velho gato .*…'\): the text has \d+ tokens"
+        assert re.match(told, err)
 
 
 def test_generate(

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,6 +104,13 @@ def test_attention_rows_sum_to_one(lm: MaskedLM, texts: list[str]) -> None:
 def test_no_texts(lm: MaskedLM) -> None:
     assert lm.embed([]).shape == (0, lm.config.width)
     assert lm.embed([], "word") == []
+
+
+@pytest.mark.parametrize("level", ["sentence", "word"])
+@pytest.mark.parametrize(("given", "number"), [([1, 2], 1), (["a", None], 2), (5, 1), (None, 1)])
+def test_what_is_no_text(lm: MaskedLM, given: Any, number: int, level: Any) -> None:
+    with pytest.raises(InputError, match=f"text {number} is .*, no text: give a string"):
+        lm.embed(given, level)
 
 
 def test_long_texts(lm: MaskedLM) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from tests.serve.conftest import JSON
+from tests.serve.conftest import JSON, running
 
+from unmask.checkpoint import save_model
 from unmask.files import write_atomic
 from unmask.predict import Answerer, Classifier, MaskedLM, Tagger
 from unmask.predict.predictor import Predictor
@@ -401,3 +402,18 @@ def test_the_page_of_the_routes_names_them_all_and_its_examples_work(client: htt
         place = path.replace("{name}", "lm").replace("{task}", "fill-mask")
         answer = client.post(place, content=body, headers={"content-type": "application/json"})
         assert answer.status_code == 200, (path, body, answer.text, route["tags"])
+
+
+def test_a_model_of_pairs_is_given_pairs(predictors: Predictors, tmp_path: Path) -> None:
+    topics = predictors["topics"]
+    save_model(
+        topics.model,  # type: ignore[arg-type]
+        tmp_path / "pairs",
+        topics.tokenizer,
+        facts={"task": {"name": "classify", "pairs": True}},
+    )
+    with running(str(tmp_path / "pairs"), "--quiet") as server, httpx.Client(base_url=server.url) as client:
+        for route in ("/predict", "/models/pairs"):
+            refused = client.post(route, json={"inputs": [[CAT]] if route == "/predict" else CAT})
+            assert (refused.status_code // 100, "judges pairs" in refused.text) == (4, True), refused.text
+        assert client.post("/predict", json={"inputs": [[CAT, RAIN]]}).status_code == 200

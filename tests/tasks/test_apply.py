@@ -24,7 +24,9 @@ from unmask.predict import Answerer, Classifier, Tagger
 from unmask.predict.settings import TaskSettings, read_task_settings
 from unmask.tasks.apply import predict_file
 from unmask.tasks.columns import Columns
+from unmask.tasks.finetune import finetune
 from unmask.tasks.read import stream_examples
+from unmask.tasks.settings import FinetuneConfig
 from unmask.tokenizer import Tokenizer
 
 
@@ -456,6 +458,37 @@ def test_some_rows_lack_their_second_text(tmp_path: Path, classifier: Classifier
     (tmp_path / "in.txt").write_text("a\n")
     with pytest.raises(InputError, match=r"in.txt: this model judges pairs: give a table \(.csv"):
         predict_file(model, tmp_path / "in.txt", tmp_path / "out.jsonl")
+
+
+def test_a_model_of_pairs_refuses_single_texts_and_the_other_way_round(
+    tmp_path: Path, classifier: Classifier
+) -> None:
+    """What answers in Python, on the command line and over HTTP is `prepare`."""
+    model = Classifier(classifier.network, classifier.tokenizer)
+    for name, pairs in (("pair", None), ("regress", True), ("classify", True)):
+        model.settings = TaskSettings(name=name, pairs=pairs)
+        with pytest.raises(InputError, match="judges pairs of texts: give each text its second"):
+            model("bom")
+        assert model("bom", "mau")
+        assert model([]) == []
+    (tmp_path / "in.jsonl").write_text('{"text": "a", "pair": "b"}\n')
+    for name in ("regress", "classify"):
+        model.settings = TaskSettings(name=name, pairs=False)
+        with pytest.raises(InputError, match="judges single texts: leave the second ones out"):
+            model(["bom"], ["mau"])
+        assert predict_file(model, tmp_path / "in.jsonl", tmp_path / f"{name}.jsonl") == 1
+    model.settings = TaskSettings(name="classify")  # of a folder that does not say
+    assert model("bom")
+    assert model("bom", "mau")
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_folder_says_whether_it_judges_pairs(tmp_path: Path, base: Path, paired: bool) -> None:
+    examples = [replace(example, pair="mau" if paired else None) for example in reviews()]
+    finetune("classify", base, examples, out=tmp_path / "out", settings=FinetuneConfig(epochs=1))
+    model = unmask.load(tmp_path / "out")
+    assert isinstance(model, Classifier)
+    assert model.settings.wants_pairs is paired
 
 
 def test_questions_that_are_not_there(tmp_path: Path, answerer: Answerer) -> None:

@@ -581,3 +581,16 @@ def test_validation_without_any_entity(tmp_path: Path, base: Path) -> None:
     plain = [TaggedExample(("mora", "em"), ("O", "O"))]
     result = finetune("tag", base, tagged(), plain, tmp_path / "out", FinetuneConfig(epochs=1))
     assert result.scores["f1"] == 0
+
+
+@pytest.mark.parametrize("pair", [None, "the room " * 20])
+def test_training_texts_that_are_cut_are_told(
+    tmp_path: Path, base: Path, heard: Heard, pair: str | None
+) -> None:
+    examples = [replace(example, pair=pair) for example in reviews()]
+    examples[0] = replace(examples[0], text="o vinho " * 40)
+    settings = FinetuneConfig(epochs=1)
+    finetune("classify", base, examples, examples[:9], tmp_path / "out", settings, progress=heard)
+    count, advice = (80, "") if pair else (1, ": --set long=mean reads such texts whole")
+    told = f"{count} of {len(examples)} training examples have more than 48 tokens and were cut{advice}"
+    assert told in heard.said

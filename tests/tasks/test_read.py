@@ -50,6 +50,8 @@ WRONG_ANSWER = {"id": "7", "question": "?", "answers": [{"text": "rua", "answer_
 WRONG = {"data": [{"paragraphs": [{"context": "A casa.", "qas": [WRONG_ANSWER]}]}]}
 NO_TEXT = {"data": [{"paragraphs": [{"context": None, "qas": [WRONG_ANSWER]}]}]}
 
+PAIR = '<c><pair id="1" entailment="None" similarity="2.5"><t>a</t><h>b</h></pair></c>'
+
 
 def write(path: Path, content: str | bytes | dict[str, Any]) -> Path:
     if isinstance(content, dict):
@@ -133,18 +135,20 @@ def texts(path: Path, task: Any = "classify", **columns: Any) -> list[Any]:
         ("a.csv", "text;label\nx;0,5\ny;1\n", "classify", {}, [("x", None, "0,5"), ("y", None, "1")]),
         (
             "a.xml",
-            '<c><pair id="1" entailment="None" similarity="2.5"><t>a</t><h>b</h></pair></c>',
+            PAIR,
             "pair",
             {},
             [("a", "b", "None")],
         ),
         (
             "a.xml",
-            '<c><pair id="1" entailment="None" similarity="2.5"><t>a</t><h>b</h></pair></c>',
+            PAIR,
             "regress",
             {},
             [("a", "b", 2.5)],
         ),
+        ("a.xml", PAIR, "classify", {"text": "t", "label": "entailment"}, [("a", None, "None")]),
+        ("a.xml", PAIR, "classify", {"pair": "h"}, [("a", "b", "None")]),
     ],
 )
 def test_tables(
@@ -297,6 +301,7 @@ def test_questions(tmp_path: Path) -> None:
         ("classify", "a.csv", "text,label\ncafé,1\n".encode("latin-1"), "a.csv is not UTF-8"),
         ("pair", "a.xml", "<!DOCTYPE x [<!ENTITY a 'b'>]><x>&a;</x>", "declares entities"),
         ("pair", "a.xml", "<x>", "not well-formed"),
+        ("classify", "a.xml", PAIR, "a.xml holds pairs of texts.*unmask finetune pair"),
         ("qa", "a.xml", "a", "qa reads .json"),
         ("qa", "a.csv", "question,context,answer\nQuem?,A casa.,rua\n", "line 2: the answer 'rua' is not in"),
         ("qa", "a.csv", "question,context,answers\nQuem?,A casa.,[3\n", "line 2: write answers as"),

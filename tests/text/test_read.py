@@ -244,6 +244,8 @@ def test_standard_input_is_text_or_jsonl(
         ),
         ("x.tsv.gz", b"text\tid\tid\na\t1\t2\n", "names two columns 'id'.*: rename one"),
         ("x.csv", b"id,text\n1,a\n2,b,c\n", "line 3: 3 fields, 2 in the header; put quotes"),
+        ("x.csv", b"id,text\n1\n", "line 2: 1 field, 2 in the header; is one missing"),
+        ("x.tsv", b"a\ttext\tc\n1\t2\n", "line 2: 2 fields, 3 in the header; is one missing"),
         ("x.csv", b"id;text\n1;a;b\n", "line 2: 3 fields, 2 in the header; put quotes .* semicolons"),
         ("x.csv", b'text\n"a\nb\n', "line 4?.*quotation mark that is not closed"),
         ("x.parquet", b"PAR1 this is not one", "x.parquet is damaged or cut off"),

@@ -3,9 +3,10 @@
 import difflib
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -176,8 +177,13 @@ class Commands(typer.Typer):
         return super().command(name, cls=cls, **options)
 
 
-def with_settings(section: "Callable[[], type[Section]]") -> type[Command]:
-    """A command with `--set`: of an option that it has not, it says which setting may be meant."""
+def with_settings(
+    section: "Callable[[], type[Section]]", elsewhere: Mapping[str, str] = MappingProxyType({})
+) -> type[Command]:
+    """A command with `--set`: of an option that it has not, it says which setting may be meant.
+
+    `elsewhere` says of options that other commands have what to do instead.
+    """
 
     class WithSettings(Command):
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -186,23 +192,29 @@ def with_settings(section: "Callable[[], type[Section]]") -> type[Command]:
             except UsageError as error:
                 option = str(getattr(error, "option_name", ""))
                 known = {name for param in self.params for name in param.opts}
-                if (
-                    option.startswith("--")
-                    and option not in known
-                    and (meant := _meant(option, known, section()))
-                ):
-                    error.message += f"; did you mean {meant}?"
+                unknown = option.startswith("--") and option not in known
+                if unknown and (advice := elsewhere.get(option) or _advice(option, known, section())):
+                    error.message += f"; {advice}"
                     error.possibilities = None  # one answer is enough
                 raise
 
     return WithSettings
 
 
-def _meant(option: str, known: set[str], section: "type[Section]") -> str | None:
+def _advice(option: str, known: set[str], section: "type[Section]") -> str | None:
     """The setting of that name, else an option much like it, else a setting like it."""
-    from unmask.config import close_keys
+    from unmask.config import keys_below
 
     key = option.removeprefix("--").replace("-", "_")
+    if below := keys_below(key, section):
+        return f"{key} is a section of settings: give one of them, as --set {below[0]}=…"
+    meant = _meant(option, key, known, section)
+    return meant and f"did you mean {meant}?"
+
+
+def _meant(option: str, key: str, known: set[str], section: "type[Section]") -> str | None:
+    from unmask.config import close_keys
+
     close = close_keys(key, section)
     alike = difflib.get_close_matches(option, sorted(known), n=1, cutoff=0.8)
     if alike and not any(name.rpartition(".")[2] == key for name in close):
@@ -219,7 +231,10 @@ def _recipe() -> "type[Section]":
     return Recipe
 
 
-RecipeCommand = with_settings(_recipe)
+RecipeCommand = with_settings(
+    _recipe,
+    {"--tokenizer": "prepare the text with it, unmask prepare TEXT --tokenizer DIR -o SHARDS, then --data"},
+)
 
 
 def print_json(value: Any) -> None:

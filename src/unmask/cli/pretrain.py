@@ -25,7 +25,7 @@ _EXAMPLES = """
 
     unmask pretrain tiny-docs --text livros/ --teacher mini-pt -o small   # a smaller model of a larger one
 
-    unmask pretrain roberta-base --from model/ --text reports/ -o adapted --set train.epochs=3
+    unmask pretrain roberta-base --from model/ --text reports/ -o new --set train.epochs=3 --set train.lr=1e-4
 """
 
 

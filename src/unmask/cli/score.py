@@ -56,25 +56,23 @@ def score(
 ) -> None:
     """Pseudo-log-likelihood of each line (of a causal model, log-likelihood): score, perplexity, text."""
     from unmask.predict.score import check_method
-    from unmask.text import read_texts
+    from unmask.text import placed_texts
 
     check_method(method)
     if not files:
         check_piped("name a file")
     tell = progress(quiet)
-    chunks = _chunks(read_texts(files or ["-"], tell, column))
+    chunks = _chunks(placed_texts(files or ["-"], tell, column))
     first = next(chunks)  # a file that cannot be read is told before the model is loaded
     lm = load_language_model(model, quiet)
     from unmask.predict.inputs import TooLongError
 
-    before = 0
     for chunk in chain([first], chunks):
         try:
-            scores = lm.score(chunk, method, truncate, tell)
+            scores = lm.score([text for _, text in chunk], method, truncate, tell)
         except TooLongError as error:
-            number, text = before + error.number + 1, chunk[error.number]
-            raise error.at(f"text {number} ({text[:_SHOWN] + '…'!r})") from None
-        before += len(chunk)
+            place, text = chunk[error.number]
+            raise error.at(f"{place} ({text[:_SHOWN] + '…'!r})") from None
         for scored in scores:
             if json_:
                 values = asdict(scored) | {"perplexity": scored.perplexity}
@@ -87,6 +85,6 @@ def score(
                 typer.echo(f"\t{token.log_probability:.4f}\t{token.piece}")
 
 
-def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
-    while chunk := list(islice(lines, _LINES)):
+def _chunks(texts: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    while chunk := list(islice(texts, _LINES)):
         yield chunk

@@ -51,6 +51,7 @@ class Classifier(TaskModel):
 
     def prepare(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[list[Window]]:
         """Each text, or pair, as the windows that `scores` takes; mostly one."""
+        self._check_pairs(texts, pairs)
         found = self.tokenizer.ids_batch(texts, pairs)
         windows = [[Window(ids, segments, np.arange(len(ids)))] for ids, segments in found]
         for number, (ids, _) in enumerate(found):
@@ -76,6 +77,15 @@ class Classifier(TaskModel):
 
     def _classes(self, packed: Pack, which: list[tuple[int, int]]) -> list[Tensor]:
         return list(class_scores(self.network, packed))
+
+    def _check_pairs(self, texts: Sequence[str], pairs: Sequence[str] | None) -> None:
+        """An error for single texts where pairs were learned from, or the other way round."""
+        wanted = self.settings.wants_pairs
+        if not len(texts) or wanted in (None, pairs is not None):
+            return
+        if wanted:
+            raise InputError("this model judges pairs of texts: give each text its second one")
+        raise InputError("this model judges single texts: leave the second ones out")
 
     def _shortened(self, encoding: Encoding) -> list[Window]:
         long = self.settings.long

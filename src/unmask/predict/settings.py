@@ -26,6 +26,13 @@ class TaskSettings:
     """Some questions of the training data had no answer, so that "" may be one."""
     data: str = ""
     """The mark of the examples it was fine-tuned on; "": not known."""
+    pairs: bool | None = None
+    """Whether the texts it was fine-tuned on were pairs; None: not known."""
+
+    @property
+    def wants_pairs(self) -> bool | None:
+        """Whether it judges pairs of texts, or single ones; None where its folder does not say."""
+        return True if self.name == "pair" else self.pairs
 
 
 def read_task_settings(values: Mapping[str, Any]) -> TaskSettings:
@@ -45,4 +52,6 @@ def read_task_settings(values: Mapping[str, Any]) -> TaskSettings:
             f"config.json: unmask.task holds a value that is not what it should be: {dict(task)}"
         )
     name, data = str(task.get("name", "")), str(task.get("data", ""))
-    return TaskSettings(length, stride, long, name, task.get("unanswerable") is True, data)
+    pairs = task.get("pairs")
+    pairs = pairs if isinstance(pairs, bool) else None
+    return TaskSettings(length, stride, long, name, task.get("unanswerable") is True, data, pairs)

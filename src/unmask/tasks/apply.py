@@ -121,10 +121,12 @@ def _chunks(rows: Iterator[tuple[Row, Any]]) -> Iterator[list[tuple[Row, Any]]]:
 def _text_rows(
     model: Classifier, path: Path, columns: Columns, progress: Progress
 ) -> Iterator[tuple[Row, TextExample]]:
-    task: TextTask = "pair" if model.settings.name == "pair" else "classify"
-    task = "regress" if model.settings.name == "regress" else task
+    wants_pairs = model.settings.wants_pairs
+    task: TextTask = "pair" if wants_pairs else "classify"
+    if wants_pairs is None and model.settings.name == "regress":
+        task = "regress"  # of pairs where the file has such
     if file_form(path) == ".txt":
-        if task == "pair":
+        if wants_pairs:
             raise InputError(
                 f"{path}: this model judges pairs: give a table ({' '.join(TABLES)}) of two texts"
             )

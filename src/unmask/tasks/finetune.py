@@ -17,15 +17,24 @@ from unmask.config import ModelConfig
 from unmask.errors import ConfigError, InputError
 from unmask.model.network import Model
 from unmask.model.published import read_config
+from unmask.predict.classify import Classifier
 from unmask.predict.folders import find_folder
 from unmask.predict.settings import TaskSettings
+from unmask.predict.tasks import TaskModel
 from unmask.progress import SILENT, Progress
 from unmask.runs import Metrics
 from unmask.target import check_room, check_target
 from unmask.tasks.batches import Item, TaskFeed
 from unmask.tasks.card import task_card
 from unmask.tasks.columns import USUAL, Columns
-from unmask.tasks.examples import Example, TaggedExample, TextExample, count_repeated, data_mark
+from unmask.tasks.examples import (
+    Example,
+    TaggedExample,
+    TextExample,
+    count_repeated,
+    data_mark,
+    second_texts,
+)
 from unmask.tasks.kinds import Evaluation, TaskKind, hold_out
 from unmask.tasks.lora import merge
 from unmask.tasks.questions import Questions
@@ -130,8 +139,14 @@ def gather(
     usual = min(_QA_LENGTH if task == "qa" else _LENGTH, config.positions)
     if settings.length and settings.length > config.positions:
         raise ConfigError(f"length={settings.length}: the model takes at most {config.positions} tokens")
-    unanswerable = isinstance(kind, Questions) and kind.unanswerable
-    reading = TaskSettings(settings.length or usual, settings.stride, settings.long, task, unanswerable)
+    reading = TaskSettings(
+        settings.length or usual,
+        settings.stride,
+        settings.long,
+        task,
+        unanswerable=isinstance(kind, Questions) and kind.unanswerable,
+        pairs=second_texts(train) is not None if isinstance(kind, Classes | Numbers) else None,
+    )
     return Material(kind, folder, tokenizer, settings, reading, train, valid, machine, metric)
 
 
@@ -153,8 +168,11 @@ def _train(made: Material, out: Path, wish: Wish, progress: Progress) -> list[Ru
     first = made.kind.predictor(model, made.tokenizer, made.task)
     with progress.stage("encoding"):
         prepared = made.kind.prepare(first, made.train)
+        cut = _cut_told(first, len(made.train))
         valid = made.kind.prepare(first, made.valid)
         items = made.kind.items(prepared, made.train)
+    if cut:
+        progress.say(cut)
     if isinstance(made.kind, Questions) and made.kind.lost:
         progress.say(
             f"{made.kind.lost:,} answers are in no window whole: raise length or stride to learn from them"
@@ -175,6 +193,17 @@ def _train(made: Material, out: Path, wish: Wish, progress: Progress) -> list[Ru
             if wish.asked_by:
                 break
     return runs
+
+
+def _cut_told(predictor: TaskModel, count: int) -> str | None:
+    """How many of the training texts, or pairs, were too long to be read whole, and what reads them so."""
+    if not isinstance(predictor, Classifier) or not predictor.cut_texts:
+        return None
+    advice = "" if predictor.cut_pairs else ": --set long=mean reads such texts whole"
+    return (
+        f"{predictor.cut_texts:,} of {count:,} training examples have more than {predictor.length} tokens"
+        f" and were cut{advice}"
+    )
 
 
 def _feeds(made: Material, items: Sequence[Item], config: ModelConfig) -> dict[int, Feed]:

@@ -101,6 +101,11 @@ def text_rows(
     task: TextTask, source: Source, form: str, columns: Columns, labelled: bool, progress: Progress
 ) -> Iterator[tuple[dict[str, Any], TextExample]]:
     """Each row of a table, and the example in it; columns that were not named are told."""
+    if form == ".xml" and task == "classify" and columns.text is None and columns.pair is None:
+        raise InputError(
+            f"{source} holds pairs of texts, and this takes single ones: unmask finetune pair (regress for"
+            " numbers) learns from both texts; --text-column t takes the first alone"
+        )
     names: tuple[str, ...] = ()
     told = {columns}
     comma = decimal_comma(source)

@@ -7,6 +7,7 @@ from unmask.text.languages import sampling_weights
 from unmask.text.read import (
     NO_TEXT,
     TextColumns,
+    placed_texts,
     read_documents,
     read_sources,
     read_texts,
@@ -26,6 +27,7 @@ __all__ = [
     "TextColumns",
     "find_sources",
     "harvest_docs",
+    "placed_texts",
     "read_documents",
     "read_sources",
     "read_texts",

@@ -36,7 +36,7 @@ class TextColumns:
         self,
         config: TextConfig,
         progress: Progress = SILENT,
-        remedy: str = "say which with --set text.column=NAME",
+        remedy: str = "say which with --set text.column=NAME (prepare: --column NAME)",
     ) -> None:
         self._text, self._language, self._progress = config.column, config.language_column, progress
         self._remedy = remedy
@@ -70,18 +70,31 @@ def read_sources(
     sources: Sequence[Source], config: TextConfig, empty: list[Source], columns: TextColumns | None = None
 ) -> Iterator[Document]:
     """The documents of several sources in order; those without any are put into `empty`."""
-    columns = columns or TextColumns(config)
+    return (document for _, document, _ in _placed(sources, config, empty, columns or TextColumns(config)))
+
+
+def _placed(
+    sources: Sequence[Source], config: TextConfig, empty: list[Source], columns: TextColumns
+) -> Iterator[tuple[Source, Document, str | int]]:
+    """Documents, and where each stands: the source, and its place there, as `Row` has it."""
     for source in sources:
         found = False
-        for document in _documents(source, config, columns):
+        for document, place in _documents(source, config, columns):
             found = True
-            yield document
+            yield source, document, place
         if not found:
             empty.append(source)
 
 
 def read_texts(arguments: Sequence[str], progress: Progress = SILENT, column: str = TEXT[0]) -> Iterator[str]:
-    """The text of every line or row of files that has one; where none has, that is an error.
+    """The text of every line or row of files that has one; where none has, that is an error."""
+    return (text for _, text in placed_texts(arguments, progress, column))
+
+
+def placed_texts(
+    arguments: Sequence[str], progress: Progress = SILENT, column: str = TEXT[0]
+) -> Iterator[tuple[str, str]]:
+    """Where each text stands, in words, and the text.
 
     Rows without one are counted and told. A file that is named twice is read twice.
     """
@@ -90,10 +103,10 @@ def read_texts(arguments: Sequence[str], progress: Progress = SILENT, column: st
     empty: list[Source] = []
     found, left_out = False, 0
     columns = TextColumns(config, progress, "say which with --column NAME")
-    for document in read_sources(sources, config, empty, columns):
+    for source, document, place in _placed(sources, config, empty, columns):
         if text := document.text.strip():
             found = True
-            yield text
+            yield place if isinstance(place, str) else f"{source}, line {place}", text
         else:
             left_out += 1
     if not found and len(empty) == len(sources) == 1:
@@ -116,19 +129,22 @@ def _named(sources: Sequence[object]) -> str:
     return ", ".join(map(str, sources[:3])) + (", …" if len(sources) > 3 else "")
 
 
-def _documents(source: Source, config: TextConfig, columns: TextColumns) -> Iterator[Document]:
+def _documents(
+    source: Source, config: TextConfig, columns: TextColumns
+) -> Iterator[tuple[Document, str | int]]:
     rows = _plain(source, config, columns) if _format(source) == ".txt" else _rows(source, config, columns)
-    for text, language in rows:
+    for text, language, place in rows:
         if len(language) > _LONGEST_LANGUAGE or not language.isprintable():
             raise InputError(f"{source}: {language[:40]!r} is no language; is text.language_column right?")
-        yield Document(text, language or source.language, source.name)
+        yield Document(text, language or source.language, source.name), place
 
 
 def _format(source: Source) -> str:
     return split_suffix(source.path)[0] if source.path else ".txt"
 
 
-Row = tuple[str, str]  # text, language
+Row = tuple[str, str, str | int]
+"""Text, language, and where it stands: in words, or of plain text the number of the record."""
 
 
 def _plain(source: Source, config: TextConfig, columns: TextColumns) -> Iterator[Row]:
@@ -141,9 +157,9 @@ def _plain(source: Source, config: TextConfig, columns: TextColumns) -> Iterator
                 yield _pick(row, columns(list(row), place), place)
             return
     split = {"block": _blocks, "line": split_lines, "file": _whole}[config.documents]
-    for record in records(pieces, split, config.max_chars):
+    for number, record in enumerate(records(pieces, split, config.max_chars), 1):
         if record and not record.isspace():
-            yield record, ""
+            yield record, "", number
 
 
 def _blocks(text: str) -> list[str]:
@@ -171,7 +187,7 @@ def _pick(row: dict[str, Any], columns: Sequence[str], place: str) -> Row:
         if value is not None and not isinstance(value, str):
             raise InputError(f"{place}: {column} holds {str(value)[:40]}, not text")
         values.append(value or "")
-    return values[0], values[1] if len(values) > 1 else ""
+    return values[0], values[1] if len(values) > 1 else "", place
 
 
 def _line_limit(config: TextConfig) -> int:

@@ -27,6 +27,7 @@ _REMEDIES = {
     ";": "put quotes round fields with semicolons",
     "\t": "a tab in a field?",
 }
+_MISSING = "is one missing, or a line broken in two? Write the separator of an empty field too"
 LIMIT = 1 << 27
 """Characters of the longest line or cell, where no setting says another."""
 
@@ -91,9 +92,10 @@ def _csv(source: Source, limit: int, tabs: bool, choose: Choose) -> Rows:
                     _check_names(source, header)
                     continue
             if len(fields) != len(header) and (named or len(fields) < len(header)):
+                many = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
+                remedy = _MISSING if len(fields) < len(header) else _REMEDIES[delimiter]
                 raise InputError(
-                    f"{source}, line {reader.line_num}: {len(fields)} fields, {len(header)} in the header;"
-                    f" {_REMEDIES[delimiter]}"
+                    f"{source}, line {reader.line_num}: {many}, {len(header)} in the header; {remedy}"
                 )
             yield f"{source}, line {reader.line_num}", dict(zip(header, fields, strict=named))
     except csv.Error as error:

@@ -39,11 +39,14 @@ export const example = (key, model) => strings[key][model.language?.slice(0, 2)]
 /** Whether there are words of a key. */
 export const known = (key) => key in strings;
 
-/** The words of a key, with {names} replaced. */
+/** The words of a key, with {names} replaced, and {name|one|more} by the one or the other word. */
 export function t(key, values = {}) {
   const words = strings[key]?.[current];
   if (words === undefined) throw new Error(`no words for ${key}`);
-  return words.replace(/\{(\w+)\}/g, (_, name) => values[name]);
+  return words.replace(/\{(\w+)(?:\|(.*?)\|(.*?))?\}/g, (_, name, one, more) => {
+    if (one === undefined) return values[name];
+    return String(values[name]) === "1" ? one : more;
+  });
 }
 
 /** A number as people of the language write it. */
