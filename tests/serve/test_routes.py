@@ -291,6 +291,8 @@ def test_long_texts_are_refused_with_the_limit_or_cut_off_if_asked(client: httpx
         "/fill-mask": {"inputs": long + "[MASK]"},
         "/score": {"inputs": long},
         "/attention": {"inputs": long},
+        "/question-answering": {"inputs": {"question": long, "context": RAIN}},
+        "/models/answers": {"inputs": [{"question": long, "context": long}]},
     }.items():
         refused = client.post(path, json=body)
         assert refused.status_code == 413, path
