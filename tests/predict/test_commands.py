@@ -57,6 +57,12 @@ def test_fill(run: Run, folder: Folder) -> None:
     assert {fill["words"][0]["text"] for fill in found["fills"]} == {"preto", "velha"}
 
 
+def test_half_a_character_is_told(run: Run, folder: Folder) -> None:
+    """A byte on the command line that is no UTF-8 arrives as such a half."""
+    status, _, err = run("fill", "--model", folder(), "O [MASK] \udcff.")
+    assert (status, err) == (2, "unmask: the text holds half a character, an escape such as \\ud83d alone\n")
+
+
 @pytest.mark.parametrize("given", [[], ["-"]])
 def test_lines_are_piped_in(run: Run, folder: Folder, given: list[str]) -> None:
     path = folder()

@@ -338,6 +338,15 @@ def test_a_body_that_is_no_json_is_told_where(client: httpx.Client) -> None:
         assert "at (" not in said
 
 
+def test_half_a_character_is_told(client: httpx.Client) -> None:
+    said = "holds half a character, an escape such as \\ud83d alone"
+    for path in ("/fill-mask", "/embed", "/score", "/tokenize", "/predict"):
+        refused = client.post(path, content=b'{"inputs": "a \\ud83d [MASK]"}', headers=JSON)
+        assert (refused.status_code, refused.json()["error"]) == (422, f"the text {said}"), path
+    refused = client.post("/embed", content=b'{"inputs": ["a", "\\ud83d"]}', headers=JSON)
+    assert refused.json()["error"] == f"text 2 {said}"
+
+
 def test_unknown_routes_name_those_there_are(client: httpx.Client) -> None:
     chat = client.post("/v1/chat/completions", json={"model": "lm", "messages": []})
     assert chat.status_code == 404
