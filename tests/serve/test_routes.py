@@ -338,6 +338,38 @@ def test_a_body_that_is_no_json_is_told_where(client: httpx.Client) -> None:
         assert "at (" not in said
 
 
+def test_a_body_that_cannot_be_read_is_told_why(client: httpx.Client) -> None:
+    for body, said in {
+        b"[" * 100_000: "the body is nested too deeply: send texts, or lists of them",
+        b'{"inputs":\n ' + b"9" * 5000 + b"}": "a number has 5000 digits (line 2, column 2): "
+        "send a shorter one, or text in quotes",
+        b'{"inputs": "a\xffb"}': "the body is no text in UTF-8 (byte 14): send JSON in UTF-8",
+    }.items():
+        refused = client.post("/embed", content=body, headers=JSON)
+        assert (refused.status_code, refused.json()["error"]) == (400, said)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("/embed", 5, "the body must be a JSON object"),
+        ("/embed", {"inputs": 5}, "inputs: Input should be a valid string"),
+        ("/embed", {"inputs": ["a", 5]}, "inputs.1: Input should be a valid string"),
+        ("/decode", {"ids": [[1], [-1]]}, "ids.1.0: Input should be greater than or equal to 0"),
+        ("/question-answering", {"inputs": {"question": "a"}}, "inputs.context: Field required"),
+        ("/models/answers", {"inputs": [{"question": "a"}]}, "inputs.0.context: Field required"),
+        ("/question-answering", {"inputs": "a"}, "inputs must be a JSON object"),
+        ("/text-classification", {"inputs": [{"text": "a"}]}, "inputs.0.text_pair: Field required"),
+        ("/fill-mask", {"inputs": "[MASK]", "parameters": 5}, "parameters must be a JSON object"),
+    ],
+)
+def test_what_is_wrong_in_a_body_is_told_without_names_of_types(
+    client: httpx.Client, path: str, body: object, said: str
+) -> None:
+    refused = client.post(path, json=body)
+    assert (refused.status_code, refused.json()["error"]) == (422, said)
+
+
 def test_half_a_character_is_told(client: httpx.Client) -> None:
     said = "holds half a character, an escape such as \\ud83d alone"
     for path in ("/fill-mask", "/embed", "/score", "/tokenize", "/predict"):
