@@ -267,6 +267,15 @@ def test_a_run_is_told_from_its_model(run: Run, folder: Folder) -> None:
         assert err == f"unmask: {path.parent} is the folder of a run; its model is in {path}\n"
 
 
+def test_a_file_is_no_model_folder(run: Run, folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "news.txt").write_text("O gato.")
+    assert run("fill", "-m", tmp_path / "news.txt", "O [MASK].") == (
+        2, "", f"unmask: {tmp_path / 'news.txt'} is a file: name the folder of a model\n",
+    )  # fmt: skip
+    status, _, err = run("info", folder() / "model.safetensors")
+    assert (status, err.endswith(f"is a file: name {tmp_path / 'model'}\n")) == (2, True)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
