@@ -14,6 +14,7 @@ setup: $(READY) ## Create the environment and install unmask with everything its
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "unmask needs Python 3.11 or newer; set PYTHON=python3.11"; exit 1; }
+	@echo "installing unmask and what its tests need into $(VENV): some minutes, in which pip says nothing"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $(READY)

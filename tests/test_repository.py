@@ -28,6 +28,13 @@ def test_make_alone_lists_its_targets() -> None:
         assert f"make {target} " in listed
 
 
+def test_make_says_what_takes_minutes(tmp_path: Path) -> None:
+    steps = subprocess.run(
+        ["make", "-n", "setup", f"VENV={tmp_path}"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert 0 < steps.index("installing unmask and what its tests need") < steps.index("pip install")
+
+
 def test_extras_are_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert {"serve", "onnx", "analyse", "ray", "dev"} <= set(project["optional-dependencies"])

@@ -316,10 +316,43 @@ def test_after_a_long_text_the_index_is_made_with_truncate(loaded: Predictor, tm
     (tmp_path / "a.txt").write_text("um gato\n" + "gato " * 90, "utf-8")
     with pytest.raises(InputError, match="line 2: the text has"):
         add_file(tmp_path / "index", loaded, tmp_path / "a.txt")
-    with pytest.raises(InputError, match="holds no text yet"):
+    with pytest.raises(InputError, match="there is no index"):
         Index(tmp_path / "index", loaded).nearest(["gato"])
     assert add_file(tmp_path / "index", loaded, tmp_path / "a.txt", EmbedSettings(truncate=True)) == 2
     assert neighbours.Index(tmp_path / "index", loaded).settings.truncate
+
+
+def test_what_cannot_be_added_leaves_nothing_behind(index: Index, loaded: Predictor, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "numbers.csv").write_text("a,b\n1,2\n")
+    fitted = Standardiser.fit(loaded.embed(["um gato", "um velho"]), "mean")
+    (tmp_path / "there").mkdir()
+    before = {path.relative_to(index.folder) for path in index.folder.rglob("*")} - {
+        Path(".work/adding.json")
+    }
+    for name in ("empty.txt", "numbers.csv"):
+        for folder in ("new", "there"):
+            with pytest.raises(InputError, match=name):
+                add_file(tmp_path / folder, loaded, tmp_path / name, EmbedSettings(standardise=fitted))
+        assert not (tmp_path / "new").exists()
+        assert not list((tmp_path / "there").iterdir())
+        with pytest.raises(InputError, match=name):
+            add_file(index.folder, loaded, tmp_path / name)
+        assert {path.relative_to(index.folder) for path in index.folder.rglob("*")} - {
+            Path(".work/adding.json")
+        } == before
+
+
+def test_parts_of_a_new_index_stay(loaded: Predictor, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n".join(["um gato"] * 60 + ["gato " * 90]), "utf-8")
+    with pytest.raises(InputError, match="line 61: the text has"):
+        add_file(tmp_path / "index", loaded, tmp_path / "a.txt")
+    with pytest.raises(InputError, match="holds no text yet"):
+        Index(tmp_path / "index", loaded).nearest(["gato"])
+    (left,) = (tmp_path / "index" / "000").iterdir()
+    before = left.stat().st_mtime_ns
+    assert add_file(tmp_path / "index", loaded, tmp_path / "a.txt", EmbedSettings(truncate=True)) == 61
+    assert left.stat().st_mtime_ns == before
 
 
 @pytest.fixture

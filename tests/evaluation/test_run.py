@@ -241,6 +241,10 @@ def test_commands(folder: Path, other_folder: Path, pair_suite: Path, tmp_path: 
         return done.stdout
 
     assert "67 sets of English minimal pairs" in call("evaluate", "--list")
+    for asked in (("--list", "--json"), ("--json", "--list")):
+        listed = json.loads(call("evaluate", *asked))
+        assert listed["blimp"]["kind"] == "pairs"
+        assert "67 sets of English minimal pairs" in listed["blimp"]["about"]
     shown = call("evaluate", pair_suite, "-q", "--no-card", "-o", tmp_path / "a", "-m", folder)
     assert "mine   accuracy" in shown
     asked = ("evaluate", pair_suite, "--no-card", "--json", "-o", tmp_path / "b", "-m", other_folder)

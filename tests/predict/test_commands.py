@@ -57,6 +57,12 @@ def test_fill(run: Run, folder: Folder) -> None:
     assert {fill["words"][0]["text"] for fill in found["fills"]} == {"preto", "velha"}
 
 
+def test_half_a_character_is_told(run: Run, folder: Folder) -> None:
+    """A byte on the command line that is no UTF-8 arrives as such a half."""
+    status, _, err = run("fill", "--model", folder(), "O [MASK] \udcff.")
+    assert (status, err) == (2, "unmask: the text holds half a character, an escape such as \\ud83d alone\n")
+
+
 @pytest.mark.parametrize("given", [[], ["-"]])
 def test_lines_are_piped_in(run: Run, folder: Folder, given: list[str]) -> None:
     path = folder()
@@ -263,6 +269,15 @@ def test_a_run_is_told_from_its_model(run: Run, folder: Folder) -> None:
         status, _, err = run(*command)
         assert status == 2
         assert err == f"unmask: {path.parent} is the folder of a run; its model is in {path}\n"
+
+
+def test_a_file_is_no_model_folder(run: Run, folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "news.txt").write_text("O gato.")
+    assert run("fill", "-m", tmp_path / "news.txt", "O [MASK].") == (
+        2, "", f"unmask: {tmp_path / 'news.txt'} is a file: name the folder of a model\n",
+    )  # fmt: skip
+    status, _, err = run("info", folder() / "model.safetensors")
+    assert (status, err.endswith(f"is a file: name {tmp_path / 'model'}\n")) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Masks filled: alone, together, by words of several pieces, from a list of candidates."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import product
 from math import exp, log, prod
 
@@ -14,6 +15,7 @@ from unmask.model.network import Model
 from unmask.predict import MaskedLM
 from unmask.predict import fill as filling
 from unmask.predict.fill import continuations
+from unmask.progress import Progress, Stage
 from unmask.tokenizer import Tokenizer
 
 LogsOf = Callable[[MaskedLM, np.ndarray], torch.Tensor]
@@ -135,6 +137,30 @@ def test_words_of_several_pieces(any_lm: MaskedLM) -> None:
         assert all(goes_on[any_lm.tokenizer.id(piece)] for piece in fill.words[0].pieces[1:])
 
 
+def test_the_search_is_shown(lm: MaskedLM) -> None:
+    """Long words take a small model many seconds: every step counts, to the end."""
+
+    class Shown(Progress):
+        total, steps = 0.0, 0
+        done = 0.0
+
+        @contextmanager
+        def stage(self, label: str, total: float | None = None, unit: str = "") -> Iterator[Stage]:
+            self.total += total or 0
+            yield self  # type: ignore[misc]
+
+        def advance(self, amount: float) -> None:
+            self.steps += 1
+            self.done += amount
+
+    shown = Shown()
+    found = lm.fill("O [MASK] da [MASK].", pieces=2, progress=shown)
+    assert found == lm.fill("O [MASK] da [MASK].", pieces=2)
+    assert shown.total == (1 + 1) + 2 * (1 + 2) + (2 + 2)
+    assert shown.steps == shown.total
+    assert shown.done == pytest.approx(shown.total)
+
+
 def test_continuations(wordpiece: Tokenizer) -> None:
     goes_on = continuations(wordpiece)
     for token in range(wordpiece.vocab_size):
@@ -194,12 +220,13 @@ def test_candidate_of_several_pieces_by_hand(lm: MaskedLM, logs_of: LogsOf) -> N
         ("O gato dorme.", {}, "write [MASK] or <mask>"),
         ("", {}, "nothing to fill"),
         ("[MASK] " + "gato " * 80, {}, "takes at most 64"),
-        ("O [MASK].", {"pieces": 70}, "combinations"),
+        ("O [MASK] [MASK].", {"pieces": 16}, "combinations"),
+        ("O [MASK].", {"pieces": 17}, "longest searched, not 17"),
         ("O [MASK].", {"candidates": ["日本"]}, "cannot write the candidate"),
         ("O [MASK].", {"candidates": []}, "list of words"),
         ("O [MASK].", {"candidates": "gato"}, "list of words"),
         ("O [MASK].", {"top": 0}, "at least 1"),
-        ("O [MASK].", {"pieces": 0}, "at least 1"),
+        ("O [MASK].", {"pieces": 0}, "from 1 to 16"),
         ("[MASK] " * 5, {"pieces": 4}, "fewer pieces"),
     ],
 )

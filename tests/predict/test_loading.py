@@ -14,6 +14,7 @@ from unmask.errors import ConfigError, InputError, ModelError
 from unmask.files import digest, file_digest
 from unmask.predict import Answerer, Classifier, MaskedLM, Tagger, load
 from unmask.predict.folders import card_language, find_folder, model_fingerprint
+from unmask.predict.inputs import TooLongError
 from unmask.tokenizer import Tokenizer
 
 Folder = Callable[..., Path]
@@ -147,6 +148,11 @@ def test_answerer(folder: Folder) -> None:
     assert 0 < answer.score <= 1
     with pytest.raises(InputError, match="context is empty"):
         model.answer("Onde?", "")
+    assert model.answer("gato " * 40, "O gato preto " * 40).text  # half of it is read
+    with pytest.raises(
+        TooLongError, match=r"^the question 'gato gato .*'… has 72 tokens, .* at most 64: shorten"
+    ):
+        model(["Onde?", "gato " * 70], [context, context])
 
 
 def test_a_vocabulary_of_another_model(folder: Folder, tmp_path: Path, any_tokenizer: Tokenizer) -> None:

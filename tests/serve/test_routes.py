@@ -292,6 +292,8 @@ def test_long_texts_are_refused_with_the_limit_or_cut_off_if_asked(client: httpx
         "/fill-mask": {"inputs": long + "[MASK]"},
         "/score": {"inputs": long},
         "/attention": {"inputs": long},
+        "/question-answering": {"inputs": {"question": long, "context": RAIN}},
+        "/models/answers": {"inputs": [{"question": long, "context": long}]},
     }.items():
         refused = client.post(path, json=body)
         assert refused.status_code == 413, path
@@ -335,6 +337,47 @@ def test_a_body_that_is_no_json_is_told_where(client: httpx.Client) -> None:
         assert said.startswith("the body is no JSON: ")
         assert said.endswith(f"({place})")
         assert "at (" not in said
+
+
+def test_a_body_that_cannot_be_read_is_told_why(client: httpx.Client) -> None:
+    for body, said in {
+        b"[" * 100_000: "the body is nested too deeply: send texts, or lists of them",
+        b'{"inputs":\n ' + b"9" * 5000 + b"}": "a number has 5000 digits (line 2, column 2): "
+        "send a shorter one, or text in quotes",
+        b'{"inputs": "a\xffb"}': "the body is no text in UTF-8 (byte 14): send JSON in UTF-8",
+    }.items():
+        refused = client.post("/embed", content=body, headers=JSON)
+        assert (refused.status_code, refused.json()["error"]) == (400, said)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("/embed", 5, "the body must be a JSON object"),
+        ("/embed", {"inputs": 5}, "inputs: Input should be a valid string"),
+        ("/embed", {"inputs": ["a", 5]}, "inputs.1: Input should be a valid string"),
+        ("/decode", {"ids": [[1], [-1]]}, "ids.1.0: Input should be greater than or equal to 0"),
+        ("/question-answering", {"inputs": {"question": "a"}}, "inputs.context: Field required"),
+        ("/models/answers", {"inputs": [{"question": "a"}]}, "inputs.0.context: Field required"),
+        ("/question-answering", {"inputs": "a"}, "inputs must be a JSON object"),
+        ("/text-classification", {"inputs": [{"text": "a"}]}, "inputs.0.text_pair: Field required"),
+        ("/fill-mask", {"inputs": "[MASK]", "parameters": 5}, "parameters must be a JSON object"),
+    ],
+)
+def test_what_is_wrong_in_a_body_is_told_without_names_of_types(
+    client: httpx.Client, path: str, body: object, said: str
+) -> None:
+    refused = client.post(path, json=body)
+    assert (refused.status_code, refused.json()["error"]) == (422, said)
+
+
+def test_half_a_character_is_told(client: httpx.Client) -> None:
+    said = "holds half a character, an escape such as \\ud83d alone"
+    for path in ("/fill-mask", "/embed", "/score", "/tokenize", "/predict"):
+        refused = client.post(path, content=b'{"inputs": "a \\ud83d [MASK]"}', headers=JSON)
+        assert (refused.status_code, refused.json()["error"]) == (422, f"the text {said}"), path
+    refused = client.post("/embed", content=b'{"inputs": ["a", "\\ud83d"]}', headers=JSON)
+    assert refused.json()["error"] == f"text 2 {said}"
 
 
 def test_unknown_routes_name_those_there_are(client: httpx.Client) -> None:

@@ -68,6 +68,10 @@ def test_language_prefix(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("b.text", "did you mean b.txt"),
         ("nowhere/a.txt", "nor a folder nowhere"),
+        ("news=b.txt", "there is no news=b.txt; before = stands a language code of two or three letters"),
+        ("books=/b/c.txt", "there is no books=/b/c.txt; before = stands a language code"),
+        ("books=*.txt", "nothing to read in books=.*: before = stands a language code"),
+        ("a/=.txt", "nor a folder a"),
         ("notes.md", "unknown kind of file; unmask reads .txt"),
         ("*.parquet", "nothing to read in"),
         ("empty", "nothing to read in empty"),

@@ -37,7 +37,8 @@ def test_figures_by_hand(tmp_path: Path) -> None:
 def test_languages_and_examples(tokenizer: Tokenizer, texts: list[str]) -> None:
     documents = [Document(text, "pt" if "O" in text else "en") for text in texts] + [Document("só")]
     report = measured(tokenizer, *documents, words=("jornal",))
-    assert list(report.languages) == ["all", "en", "pt"]
+    assert list(report.languages) == ["none", "en", "pt"]
+    assert list(measured(tokenizer, Document("só")).languages) == ["all"]
     assert list(report.examples)[:5] == ["jornal", "gatinho", "cãozinho", "correndo", "rapidamente"]
     for word, pieces in report.examples.items():
         assert "".join(pieces).replace("##", "").strip("▁Ġ") == word

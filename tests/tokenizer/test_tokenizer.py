@@ -173,10 +173,15 @@ def test_fingerprints_differ(trained: dict[str, Tokenizer]) -> None:
 
 
 def test_text_that_is_no_text(tokenizer: Tokenizer) -> None:
-    with pytest.raises(InputError, match="not valid text"):
+    half = r"holds half a character, an escape such as \\ud83d alone$"
+    with pytest.raises(InputError, match=f"^the text {half}"):
         tokenizer.encode("half a pair \ud800")
-    with pytest.raises(InputError, match="not valid text"):
+    with pytest.raises(InputError, match=f"^the text {half}"):
         tokenizer.encode_words(["ok", "\udc00"])
+    with pytest.raises(InputError, match=f"^text 2 {half}"):
+        tokenizer.ids_batch(["ok", "ok"], ["ok", "\udc00"])
+    with pytest.raises(InputError, match="^text 2 holds 5, not text$"):
+        tokenizer.encode_batch(["ok", 5])  # type: ignore[list-item]
 
 
 def test_a_rule_that_explodes_is_one_line(trained: dict[str, Tokenizer], tmp_path: Path) -> None:

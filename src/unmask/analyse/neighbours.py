@@ -13,7 +13,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -37,6 +37,7 @@ from unmask.progress import SILENT, Progress
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 _MANIFEST, _STANDARDISER, _WORK = "index.json", "standardiser.safetensors", ".work"
+_ADDING = "adding.json"
 _REMEDY = "build the index again"
 _USES = 256  # embedded at a time
 _WIDER = 8  # times as many as asked for are compared exactly after an approximate search
@@ -294,7 +295,8 @@ def add_file(
     _check_place(folder)
     if settings and (settings.level != "sentence" or settings.layer == "all"):
         raise ConfigError("an index holds one vector for each text")
-    with _alone(folder):
+    new = not folder.exists()
+    with _alone(folder), _nothing_left(folder, new):
         if not (folder / _MANIFEST).exists():
             _create(folder, model, settings or _DEFAULTS)
         elif settings is not None and not _read(folder)["files"]:
@@ -335,7 +337,7 @@ def _create(folder: Path, model: Predictor, settings: EmbedSettings) -> None:
 
 def _begin(folder: Path, parts: Path, adding: dict[str, Any]) -> None:
     """Go on with what an interruption left if it is of the same file, else begin anew."""
-    path = folder / _WORK / "adding.json"
+    path = folder / _WORK / _ADDING
     try:
         old = json.loads(path.read_text("utf-8"))
     except (FileNotFoundError, json.JSONDecodeError):
@@ -356,6 +358,33 @@ def _alone(folder: Path) -> Iterator[None]:
         for left in folder.rglob(".*.tmp"):
             left.unlink(missing_ok=True)
         yield
+
+
+@contextmanager
+def _nothing_left(folder: Path, new: bool) -> Iterator[None]:
+    """Where nothing could be added, what was made for it goes, unless parts are there to go on with."""
+    made = not (folder / _MANIFEST).exists()
+    try:
+        yield
+    except BaseException:
+        with suppress(InputError, OSError):  # the index is damaged, or the disk: that is told already
+            _clear(folder, made, new)
+        raise
+
+
+def _clear(folder: Path, made: bool, new: bool) -> None:
+    files = _read(folder)["files"] if (folder / _MANIFEST).exists() else []
+    parts = _part_folder(folder, len(files))
+    if any(parts.glob("*.safetensors")):
+        return
+    shutil.rmtree(parts, ignore_errors=True)
+    (folder / _WORK / _ADDING).unlink(missing_ok=True)
+    if made:
+        for name in (_MANIFEST, _STANDARDISER):
+            (folder / name).unlink(missing_ok=True)
+        shutil.rmtree(folder / _WORK)
+    if new:
+        folder.rmdir()
 
 
 def _read(folder: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unmask.cli.options import Json, ModelFolder, Quiet, print_json, print_table, progress
+from unmask.cli.options import Command, Json, ModelFolder, Quiet, print_json, print_table, progress
 
 if TYPE_CHECKING:
     from unmask.evaluation.results import Differences
@@ -21,20 +21,32 @@ _EXAMPLES = """
 _COMPARE_EXAMPLES = """
     unmask compare scores-a/ scores-b/ --json
 """
+_JSON = f"{__name__}.json"
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("evaluate", epilog=_EXAMPLES)(evaluate)
+    app.command("evaluate", cls=_Evaluate, epilog=_EXAMPLES)(evaluate)
     app.command("compare", epilog=_COMPARE_EXAMPLES)(compare)
 
 
-def _list(asked: bool) -> None:
+class _Evaluate(Command):
+    """`--list` stops before other options are read, so it is told of `--json` here."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta[_JSON] = "--json" in args
+        return super().parse_args(ctx, args)
+
+
+def _list(ctx: typer.Context, asked: bool) -> None:
     if not asked:
         return
     from unmask.evaluation.suites import FOLDER, read_suite, suite_names
 
     rows = [(name, read_suite(FOLDER / f"{name}.toml")) for name in suite_names()]
+    if ctx.meta[_JSON]:
+        print_json({name: {"kind": suite.kind, "about": suite.about} for name, suite in rows})
+        raise typer.Exit
     print_table(
         ("suite", "kind", "what it measures"), [(name, suite.kind, suite.about) for name, suite in rows]
     )

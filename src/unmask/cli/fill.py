@@ -41,7 +41,7 @@ def fill(
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many answers.")] = 5,
     pieces: Annotated[
-        int, typer.Option(min=1, help="A mask stands for a word of up to this many pieces.")
+        int, typer.Option(min=1, help="A mask stands for a word of up to this many pieces, 16 at most.")
     ] = 1,
     candidates: Annotated[
         str | None, typer.Option(metavar="WORD,WORD,…", help="Only these words.", show_default=False)
@@ -55,13 +55,14 @@ def fill(
     if text is None:
         check_piped("give a text with a mask")
         text = "-"
-    texts = list(read_texts(["-"], progress(quiet))) if text == "-" else [text]
+    shown = progress(quiet)
+    texts = list(read_texts(["-"], shown)) if text == "-" else [text]
     words = [word.strip() for word in candidates.split(",") if word.strip()] if candidates else None
     lm = load_language_model(model, quiet)
     mixed = False
     for number, one in enumerate(texts, 1):
         try:
-            fills = lm.fill(one, top=top, candidates=words, pieces=pieces)
+            fills = lm.fill(one, top=top, candidates=words, pieces=pieces, progress=shown)
         except InputError as error:
             if text != "-":
                 raise
@@ -75,6 +76,6 @@ def fill(
         chances = [found.probability for found in fills]
         mixed |= chances != sorted(chances, reverse=True)
     if mixed:
-        progress(quiet).say(
+        shown.say(
             "sorted by the mean probability per piece, so that words of several pieces are not always last"
         )

@@ -25,7 +25,8 @@ Texts = Annotated[
     list[str],
     typer.Argument(
         metavar="TEXT...",
-        help="Files, folders, globs, or - for standard input; `pt=PATH` says the language.",
+        help="Files, folders, globs, or - for standard input; `pt=PATH` says the language, by a code such as "
+        "pt or pt-BR.",
         show_default=False,
     ),
 ]

@@ -13,6 +13,7 @@ from torch import Tensor
 from unmask.errors import InputError
 from unmask.model.network import Model
 from unmask.predict.batching import Pack
+from unmask.predict.inputs import TooLongError
 from unmask.predict.results import Answer
 from unmask.predict.tasks import Prepared, TaskModel
 from unmask.predict.windows import sliding
@@ -20,6 +21,7 @@ from unmask.progress import SILENT, Progress
 
 ANSWER_TOKENS = 30
 """No answer is longer."""
+_SHOWN = 40  # characters of a question that is too long
 
 Floats = NDArray[np.floating]
 
@@ -43,7 +45,13 @@ class Answerer(TaskModel):
 
     def answer_all(self, questions: Sequence[str], contexts: Sequence[str]) -> list[Answer]:
         """The answer to each question in the context of the same number."""
-        return self.answers(self.prepare(questions, contexts), contexts)
+        prepared = self.prepare(questions, contexts)
+        for number, question in enumerate(questions):
+            if (
+                len(prepared[number].encoding) > self.length
+            ):  # only now is it worth knowing whose tokens they are
+                self._check(question, number)
+        return self.answers(prepared, contexts)
 
     def prepare(self, questions: Sequence[str], contexts: Sequence[str]) -> list[Prepared]:
         """Questions as the windows that `answers` takes."""
@@ -63,6 +71,14 @@ class Answerer(TaskModel):
             choose(each, rows, context, self.settings.unanswerable)
             for each, rows, context in zip(prepared, scores, contexts, strict=True)
         ]
+
+    def _check(self, question: str, number: int) -> None:
+        """Of a question longer than the model takes only the first half would be read, in every window."""
+        tokens = len(self.tokenizer.encode(question))
+        if tokens > self.length:
+            which = f"the question {question[:_SHOWN]!r}…"
+            reason = f"has {tokens} tokens, but the model takes at most {self.length}: shorten it"
+            raise TooLongError(which, reason, number)
 
     def _ends(self, packed: Pack, which: list[tuple[int, int]]) -> Sequence[Tensor]:
         return torch.split(answer_scores(self.network, packed), list(packed.lengths))

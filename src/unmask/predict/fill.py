@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from unmask.errors import InputError
 from unmask.predict.inputs import MASKS, with_own_mask
 from unmask.predict.results import Fill, Word
+from unmask.progress import SILENT, Progress, Stage
 from unmask.tokenizer import Encoding, Tokenizer
 
 Ints = NDArray[np.int64]
@@ -26,6 +27,8 @@ BEAM = 10
 _SPACES = ("Ġ", "▁")
 """How pieces of byte-level BPE and Unigram say that a space stands before them."""
 MAX_LAYOUTS = 64
+MOST_PIECES = 16
+"""A word of more is none that anybody looks for; candidates may have any number."""
 _ASKED = 64  # beams that the model is asked about at a time: each answer is as long as the vocabulary
 _HELD = 4  # times the beams wanted, before the worst are let go
 
@@ -53,8 +56,8 @@ class Filler:
         self.masks = np.flatnonzero(self.encoding.ids == tokenizer.mask_id)
         if not len(self.masks):
             raise InputError(f"nothing to fill: write {MASKS[0]} or {MASKS[1]} where a word is missing")
-        if pieces < 1:
-            raise InputError(f"pieces must be at least 1, not {pieces}")
+        if not 1 <= pieces <= MOST_PIECES:
+            raise InputError(f"pieces must be from 1 to {MOST_PIECES}, the longest searched, not {pieces}")
         self.choices = None if candidates is None else [self._choices(candidates, int(m)) for m in self.masks]
         self.sizes = self._sizes(pieces)
         longest = len(self.encoding) + sum(max(sizes) - 1 for sizes in self.sizes)
@@ -65,24 +68,32 @@ class Filler:
         self.forbidden = np.array(sorted(tokenizer.special_ids), np.int64)
         self.continues = continuations(tokenizer) if max(map(max, self.sizes)) > 1 else None
 
-    def search(self, log_probabilities: LogProbabilities, top: int, beam: int) -> list[Fill]:
+    def search(
+        self, log_probabilities: LogProbabilities, top: int, beam: int, progress: Progress = SILENT
+    ) -> list[Fill]:
         """The `top` best fillings over all layouts."""
         found: dict[str, Fill] = {}
-        for layout in product(*self.sizes):
-            for fill in self._search(layout, log_probabilities, max(beam, top)):
-                if fill.text not in found or found[fill.text].score < fill.score:
-                    found[fill.text] = fill
-            found = dict(sorted(found.items(), key=lambda each: -each[1].score)[:top])
+        layouts = list(product(*self.sizes))
+        with progress.stage("filling", sum(map(sum, layouts))) as stage:  # without a unit no bar stays behind
+            for layout in layouts:
+                for fill in self._search(layout, log_probabilities, max(beam, top), stage):
+                    if fill.text not in found or found[fill.text].score < fill.score:
+                        found[fill.text] = fill
+                found = dict(sorted(found.items(), key=lambda each: -each[1].score)[:top])
         return list(found.values())
 
-    def _search(self, layout: Sequence[int], ask: LogProbabilities, beam: int) -> Iterator[Fill]:
+    def _search(
+        self, layout: Sequence[int], ask: LogProbabilities, beam: int, stage: Stage
+    ) -> Iterator[Fill]:
         ids, slots = self._laid_out(layout)
         beams = [_Beam(ids, {})]
         for _ in range(sum(layout)):
-            beams = self._step(beams, ask, slots, beam)
+            beams = self._step(beams, ask, slots, beam, stage)
         yield from (self._fill(b, slots) for b in beams)
 
-    def _step(self, beams: list[_Beam], ask: LogProbabilities, slots: list[range], width: int) -> list[_Beam]:
+    def _step(
+        self, beams: list[_Beam], ask: LogProbabilities, slots: list[range], width: int, stage: Stage
+    ) -> list[_Beam]:
         """The `width` best ways to fill one more place, best first; never many more are held at once."""
         best: list[_Beam] = []
         floor = -np.inf
@@ -96,6 +107,7 @@ class Filler:
                 if len(best) > _HELD * width:
                     best = _distinct(best)[:width]
                     floor = best[-1].total if len(best) == width else floor
+            stage.advance(len(beams[first : first + _ASKED]) / len(beams))
         return _distinct(best)[:width]
 
     def _grow(

@@ -19,6 +19,9 @@ _IDENTITY = (CONFIG, "tokenizer.json", "vocab.*", *WEIGHTS, "unmask_heads.safete
 def find_folder(name: str | Path) -> Path:
     """A folder that exists, else a bundled model, else the newest stored one in the Hugging Face cache."""
     path = Path(name)
+    if path.is_file():
+        meant = path.parent if (path.parent / CONFIG).exists() else "the folder of a model"
+        raise ModelError(f"{path} is a file: name {meant}")
     if path.exists():
         if not (path / CONFIG).exists() and (path / "model" / CONFIG).exists():
             raise ModelError(f"{path} is the folder of a run; its model is in {path / 'model'}")

@@ -49,8 +49,9 @@ class Inputs:
     def ids(self, texts: Sequence[str], truncate: bool = False, limit: int | None = None) -> list[Ints]:
         """Ids alone, which is several times faster."""
         limit = min(limit or self.limit, self.limit)
-        with backend_errors("the text cannot be tokenised"):
-            results = self.tokenizer.backend.encode_batch_fast(self._spelt(texts))
+        spelt = self._spelt(texts)
+        with backend_errors("the text cannot be tokenised", texts=spelt):
+            results = self.tokenizer.backend.encode_batch_fast(spelt)
         sequences = [np.array(result.ids, np.int64) for result in results]
         return [
             ids if len(ids) <= limit else ids[self._kept(len(ids), limit, truncate, number, len(texts))]

@@ -1,6 +1,5 @@
 """The texts of one file, each a line of .txt or a row of a table, and where they stand; without torch."""
 
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,14 +8,13 @@ from unmask.errors import InputError
 from unmask.progress import Progress
 from unmask.text.columns import no_column, taken, text_column
 from unmask.text.sources import Source, find_sources, split_suffix
-from unmask.text.stream import decoded
+from unmask.text.stream import HALF, HALF_SAID, decoded
 from unmask.text.tables import read_table
 
 Placed = tuple[str, str]
 """Where a text stands, in words; the text."""
 _LONGEST = 1 << 24  # characters of a line
 _REMEDY = "say which with --column NAME"
-_HALF = re.compile("[\ud800-\udfff]")
 
 
 def one_source(file: str, out: Path | None = None) -> Source:
@@ -83,6 +81,6 @@ def _text(row: dict[str, Any], column: str, place: str) -> str:
     value = row[column]
     if value is not None and not isinstance(value, str):
         raise InputError(f"{place}: {column} holds {str(value)[:40]}, not text")
-    if value and _HALF.search(value):
-        raise InputError(f"{place}: {column} holds half a character, an escape such as \\ud83d alone")
+    if value and HALF.search(value):
+        raise InputError(f"{place}: {column} {HALF_SAID}")
     return value or ""

@@ -37,10 +37,11 @@ class MaskedLM(Predictor):
         candidates: Sequence[str] | None = None,
         pieces: int = 1,
         beam: int = BEAM,
+        progress: Progress = SILENT,
     ) -> list[Fill]:
         """The best ways to fill all of a text's masks (`[MASK]` or `<mask>`) together, best first.
 
-        Each mask is a word of 1 to `pieces` pieces, or one of the `candidates`, of whatever number of pieces.
+        Each mask is a word of 1 to `pieces` pieces (16 at most), or one of the `candidates`, of any number.
         """
         if self.config.causal:
             raise ModelError("a causal model sees only what stands before a mask: use generate")
@@ -48,7 +49,7 @@ class MaskedLM(Predictor):
             raise InputError("top and beam must be at least 1")
         filler = Filler(self.tokenizer, text, candidates, pieces, self.inputs.limit)
         width = max(beam, len(candidates or ()))
-        return filler.search(self.log_probabilities, top, width)
+        return filler.search(self.log_probabilities, top, width, progress)
 
     @overload
     def score(  # type: ignore[overload-overlap]

@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 from unmask import __version__
 from unmask.errors import UserError
 from unmask.serve.docs import STYLE, docs_page
-from unmask.serve.errors import FAULT, ApiError, first_problem, invalid
+from unmask.serve.errors import FAULT, ApiError, first_problem, invalid, unreadable
 from unmask.serve.guard import App, Guard, Log
 from unmask.serve.routes import analysis, house, hub, openai, tei
 from unmask.serve.site import Site
@@ -77,7 +77,9 @@ async def _fault(request: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Any) -> Response:
     message, kind = str(error.detail), "validation"
-    if error.status_code == 404:
+    if error.status_code == 400:  # the only one that is not ours, as a body could not be read
+        message = unreadable(error.__cause__, await request.body())
+    elif error.status_code == 404:
         message, kind = f"there is no such route; those there are: {_routes(request.app)}", "not_found"
     elif error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "another method")

@@ -134,6 +134,7 @@ class Site:
         pairs: Sequence[str] | None = None,
         truncate: bool = False,
         limit: int | None = None,
+        what: str = "text",
     ) -> list[int]:
         """Tokens of each text, or pair, that the model will read; an error if one is too long for it."""
         limit = min(limit or served.longest, served.longest)
@@ -141,7 +142,7 @@ class Site:
         for number, length in enumerate(lengths):
             if length > limit and not truncate:
                 raise too_large(
-                    f"text {number + 1} has {length} tokens, but {served.name} takes at most {limit}: "
+                    f"{what} {number + 1} has {length} tokens, but {served.name} takes at most {limit}: "
                     'shorten it, or ask for "truncate": true where the route has it'
                 )
         return [min(length, limit) for length in lengths]

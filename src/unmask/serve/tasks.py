@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unmask.predict import Classifier
+from unmask.predict import Answerer, Classifier
 from unmask.predict.fill import pieces_in_place
 from unmask.predict.inputs import as_list, with_own_mask
 from unmask.predict.tag import entities
@@ -173,7 +173,10 @@ async def question_answering(site: Site, served: Served, body: AnswerBody) -> An
     """The answer to each question; to one question the answer alone."""
     asked = [body.inputs] if isinstance(body.inputs, Question) else body.inputs
     pairs = [(each.question, each.context) for each in asked]
-    costs = await site.lengths(served, [q for q, _ in pairs], [c for _, c in pairs])
+    questions = [question for question, _ in pairs]
+    assert isinstance(served.predictor, Answerer)
+    await site.fitting(served, questions, limit=served.predictor.length, what="question")
+    costs = await site.lengths(served, questions, [context for _, context in pairs])
     found = await site.compute(served, work.answer, pairs, costs)
     bodies = [{"answer": a.text, "score": a.score, "start": a.start, "end": a.end} for a in found]
     return bodies[0] if isinstance(body.inputs, Question) else bodies

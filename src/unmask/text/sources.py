@@ -18,6 +18,7 @@ COMPRESSIONS = (".gz", ".xz", ".zst")
 
 _PACKED = {".gz": 3.0, ".xz": 4.5, ".zst": 3.5, ".parquet": 2.0}  # text per byte on disk
 _LANGUAGE = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*)=(.+)", re.DOTALL)
+_SAID = "before = stands a language code of two or three letters, such as en or pt-BR"
 _READABLE = f"unmask reads {' '.join(FORMATS)}, each also with {' '.join(COMPRESSIONS)}"
 
 
@@ -150,7 +151,8 @@ def _expand(argument: str) -> Iterator[Source]:
     else:
         raise InputError(f"there is no {path}{_suggest(path)}")
     if not found:
-        raise InputError(f"nothing to read in {argument}: {_READABLE}")
+        meant = "" if path.is_dir() else _no_language(path)
+        raise InputError(f"nothing to read in {argument}: {meant or _READABLE}")
     for inner, name in sorted(found, key=lambda pair: Path(pair[1]).parts):
         if not os.access(inner, os.R_OK):
             raise InputError(f"not allowed to read {inner}: check its permissions")
@@ -183,7 +185,15 @@ def _glob_base(pattern: Path) -> Path:
     return Path(*takewhile(lambda part: not glob.has_magic(part), pattern.parts))
 
 
+def _no_language(path: Path) -> str:
+    """What may have been meant by `news=PATH`, of a path that is not there."""
+    before, sign, _ = path.parts[0].partition("=")
+    return _SAID if before and sign else ""
+
+
 def _suggest(path: Path) -> str:
+    if said := _no_language(path):
+        return f"; {said}"
     if not path.parent.is_dir():
         return f" (nor a folder {path.parent})"
     close = difflib.get_close_matches(path.name, [entry.name for entry in path.parent.iterdir()], n=1)

@@ -18,6 +18,9 @@ from unmask.errors import InputError
 from unmask.text.sources import Source, split_suffix
 
 CHUNK = 1 << 16  # small enough for the cache: twice as fast as a megabyte
+HALF = re.compile("[\ud800-\udfff]")
+HALF_SAID = r"holds half a character, an escape such as \ud83d alone"
+"""Of a text in which HALF is found: no vocabulary can write it."""
 BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 
 

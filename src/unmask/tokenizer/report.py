@@ -107,8 +107,9 @@ class Meter:
         if not self._samples:
             raise InputError("there is no text to measure the vocabulary on")
         split: Counter[str] = Counter()
+        unnamed = "all" if len(self._samples) == 1 else "none"  # texts of which nobody said the language
         languages = {
-            language or "all": _measure(tokenizer, sample, split)
+            language or unnamed: _measure(tokenizer, sample, split)
             for language, sample in sorted(self._samples.items())
         }
         portuguese = any(language.lower().startswith("pt") for language in languages)

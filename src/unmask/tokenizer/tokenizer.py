@@ -94,7 +94,7 @@ class Tokenizer:
         if pairs is not None and len(pairs) != len(texts):
             raise InputError(f"{len(texts)} texts but {len(pairs)} to pair them with")
         inputs = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
-        with backend_errors("the text cannot be tokenised"):
+        with backend_errors("the text cannot be tokenised", texts=inputs):
             results = self.backend.encode_batch(inputs, add_special_tokens=special)
         sources = zip(texts, pairs, strict=True) if pairs is not None else zip(texts, strict=True)
         return [self._encoding(result, source) for result, source in zip(results, sources, strict=True)]
@@ -104,7 +104,7 @@ class Tokenizer:
         if pairs is not None and len(pairs) != len(texts):
             raise InputError(f"{len(texts)} texts but {len(pairs)} to pair them with")
         inputs = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
-        with backend_errors("the text cannot be tokenised"):
+        with backend_errors("the text cannot be tokenised", texts=inputs):
             results = self.backend.encode_batch_fast(inputs)
         every = [np.array(result.ids, np.int64) for result in results]
         if pairs is None:
@@ -117,7 +117,7 @@ class Tokenizer:
         """A text, or a pair, split into words already; ids are those of the words joined by spaces."""
         first, second = self._spaced(words), self._spaced(pair or ())
         other = None if pair is None else second
-        with backend_errors("the words cannot be tokenised"):
+        with backend_errors("the words cannot be tokenised", texts=[(*first, *second)]):
             result = self.backend.encode(first, other, is_pretokenized=True, add_special_tokens=special)
         which = _which_text(result)
         numbers = np.array([-1 if n is None else n for n in result.word_ids], np.int64)
