@@ -42,6 +42,8 @@ def test_the_model_of_a_run_that_is_not_finished(tmp_path: Path) -> None:
         (tmp_path / "run" / name).mkdir(parents=True)
     with pytest.raises(ModelError, match=r"run is not finished: .* --resume .*; .*best is its best so far"):
         unmask.load(tmp_path / "run" / "model")
+    with pytest.raises(ModelError, match=r"run is not finished"):
+        unmask.load(tmp_path / "run")
     with pytest.raises(ModelError, match="no model folder at"):
         unmask.load(tmp_path / "run" / "modle")
 

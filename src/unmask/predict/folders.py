@@ -23,18 +23,25 @@ def find_folder(name: str | Path) -> Path:
         meant = path.parent if (path.parent / CONFIG).exists() else "the folder of a model"
         raise ModelError(f"{path} is a file: name {meant}")
     if path.exists():
-        if not (path / CONFIG).exists() and (path / "model" / CONFIG).exists():
-            raise ModelError(f"{path} is the folder of a run; its model is in {path / 'model'}")
+        if not (path / CONFIG).exists():
+            if (path / "model" / CONFIG).exists():
+                raise ModelError(f"{path} is the folder of a run; its model is in {path / 'model'}")
+            _check_finished(path)
         return path
     if known := _known(str(name)):
         return known
-    if path.name == "model" and (path.parent / "checkpoints").is_dir():
-        best = f"; {path.parent / 'best'} is its best so far" if (path.parent / "best").is_dir() else ""
-        raise ModelError(f"{path.parent} is not finished: unmask pretrain … --resume goes on with it{best}")
+    if path.name == "model":
+        _check_finished(path.parent)
     raise ModelError(
         f"no model folder at {name}, and none of that name in {cache_folder()}; unmask never downloads"
         + _bundled_hint(path.name)
     )
+
+
+def _check_finished(run: Path) -> None:
+    if (run / "checkpoints").is_dir():
+        best = f"; {run / 'best'} is its best so far" if (run / "best").is_dir() else ""
+        raise ModelError(f"{run} is not finished: unmask pretrain … --resume goes on with it{best}")
 
 
 def find_tokenizer(name: str | Path) -> Path:
