@@ -2,7 +2,7 @@
 
 import pytest
 
-from unmask.progress import SILENT, Console, _PlainStage, duration
+from unmask.progress import SILENT, Console, _BarStage, _PlainStage, duration
 
 
 def test_silent_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,6 +45,18 @@ def test_what_was_done_before_says_nothing_of_the_rate(
         capsys.readouterr()
         stage.advance(20)  # in ten seconds
         assert capsys.readouterr().err == "training: 320 of 500 steps · 2 steps/s · 90 s left\n"
+
+
+def test_on_a_terminal_too(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with Console().stage("preparing", 2000, "MB") as stage:
+        assert isinstance(stage, _BarStage)
+        stage.start -= 50  # as if it had gone on for so long
+        for _ in range(10):
+            stage.skip(100)
+        stage.advance(500)
+        assert stage.left() == pytest.approx(50, rel=0.1)
+        assert stage.bar.tasks[0].fields["left"] in ("0:00:50", "0:00:51")
 
 
 def test_work_without_a_unit_shows_no_numbers(

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 
 class Progress:
@@ -33,6 +34,7 @@ class Stage:
 
 
 SILENT = Progress()
+_UNKNOWN = "-:--:--"  # the time that is left
 
 
 class Console(Progress):
@@ -53,14 +55,14 @@ class Console(Progress):
             yield plain
             plain.finish()
             return
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as RichProgress
 
         columns = (
             TextColumn("{task.description}"),
             BarColumn(bar_width=30),
             TextColumn("{task.fields[amount]}"),
-            TimeRemainingColumn(elapsed_when_finished=True),
+            TextColumn("{task.fields[left]}"),
             TextColumn("[dim]{task.fields[note]}"),
         )
         with RichProgress(*columns, console=self._console, transient=not unit) as bar:  # no numbers to keep
@@ -80,6 +82,11 @@ class _Counter(Stage):
     def rate(self) -> float:
         return (self.done - self.before) / max(time.monotonic() - self.start, 1e-9)
 
+    def left(self) -> float | None:
+        """Seconds until all is done, as far as can be told."""
+        rate = self.rate()
+        return (self.total - self.done) / rate if self.total and rate else None
+
     def amount(self) -> str:
         rate = self.rate()
         of = f" of {_figure(self.total)}" if self.total else ""
@@ -98,8 +105,8 @@ class _PlainStage(_Counter):
         now = time.monotonic()
         if now - self.last >= self.interval:
             self.last = now
-            left, rate = (self.total or self.done) - self.done, self.rate()
-            self._print(f" · {left / rate:,.0f} s left" if self.total and rate else "")
+            left = self.left()
+            self._print("" if left is None else f" · {left:,.0f} s left")
 
     def note(self, text: str) -> None:
         self.text = text
@@ -122,11 +129,15 @@ class _BarStage(_Counter):
 
         assert isinstance(bar, RichProgress)
         self.bar = bar
-        self.task = bar.add_task(label, total=total, amount="", note="")
+        self.task = bar.add_task(label, total=total, amount="", left=_UNKNOWN, note="")
 
     def advance(self, amount: float) -> None:
         self.done += amount
-        self.bar.update(self.task, completed=self.done, amount=self.amount())
+        left = self.left()
+        if self.total and self.done >= self.total:
+            left = time.monotonic() - self.start  # what it took
+        shown = _UNKNOWN if left is None else str(timedelta(seconds=round(left)))
+        self.bar.update(self.task, completed=self.done, amount=self.amount(), left=shown)
 
     def note(self, text: str) -> None:
         self.bar.update(self.task, note=text)

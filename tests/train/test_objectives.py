@@ -22,6 +22,7 @@ from unmask.train.schedule import Schedule
 
 Make = Callable[..., Recipe]
 NO_DROPOUT = ["model.dropout=0.0", "model.attention_dropout=0.0", "train.clip=1e9"]
+CAUSAL = ["model.causal=true", "model.family=unmask"]
 KINDS = {
     "mlm": [],
     "weighted": ["objective.mlm=0.5", "batch.pairs=nsp"],
@@ -29,9 +30,9 @@ KINDS = {
     "nsp": ["batch.pairs=nsp"],
     "sop": ["batch.pairs=sop"],
     "sbo": ["batch.mask.kind=span", "objective.sbo=true"],
-    "causal": ["objective.causal=1.0"],
+    "causal": ["objective.causal=1.0", *CAUSAL],
     "sentences": ["batch.sentences=true"],
-    "sentences, causal": ["batch.sentences=true", "objective.causal=1.0"],
+    "sentences, causal": ["batch.sentences=true", "objective.causal=1.0", *CAUSAL],
 }
 
 

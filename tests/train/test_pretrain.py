@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from unmask.checkpoint import load_model
 from unmask.config import Recipe, TokenizerConfig, load_recipe, recipe_names
+from unmask.data.batches import Batches
 from unmask.data.prepare import prepare
 from unmask.data.shards import Corpus
 from unmask.errors import ConfigError, CorpusError, ModelError, OutputError, UserError
@@ -369,6 +370,16 @@ def test_a_text_that_changed_under_the_vocabulary_of_a_base(
         pretrain(recipe, run, start, True)
 
 
+def test_a_run_on_shards_does_not_go_on_with_text(
+    small: Make, shards: Path, text: Path, tmp_path: Path, watcher: type
+) -> None:
+    run = tmp_path / "run"
+    pretrain(small(), run, Start(data=shards), False, stopped_at(3, watcher))
+    with pytest.raises(CorpusError, match="this run began with --data: go on with the same shards"):
+        pretrain(small(), run, Start(find_sources([str(text / "pt.txt")])), True)
+    assert not (run / "vocab").exists()
+
+
 def test_what_is_learned_is_what_the_model_can_be_asked(small: Make, shards: Path, tmp_path: Path) -> None:
     run, causal = tmp_path / "run", ["model.causal=true", "model.family=unmask"]
     for changes in (causal, [*causal, "objective.causal=0.5"]):
@@ -402,23 +413,46 @@ def test_what_lies_among_the_best_weights_ends_no_training(
     copies = [path for path in run.iterdir() if path.name.startswith("best-")]
     assert len(copies) == 1
     load_model(copies[0])
+    with pytest.raises(OutputError, match=r"best holds notes\.txt, which is no part of a model"):
+        pretrain(small("train.eval_every=2", "train.steps=8"), run, Start(data=shards), True)
+
+
+def test_the_best_weights_are_kept_as_soon_as_they_can_be(
+    small: Make, shards: Path, tmp_path: Path, watcher: type
+) -> None:
+    recipe, start, run = small("train.eval_every=2", "train.steps=12"), Start(data=shards), tmp_path / "run"
+
+    def at(step: int) -> None:
+        if step == 1:
+            (run / "best").write_text("a file where the folder should be")
+        if step == 5:
+            signal.raise_signal(signal.SIGTERM)
+
+    stopped = pretrain(recipe, run, start, progress=watcher(at))
+    assert stopped.best_loss is not None
+    (run / "best").unlink()
+    result = pretrain(recipe, run, start, True)
+    assert (run / "best" / "config.json").is_file()
+    assert result.best_loss is not None
+    assert result.best_loss < stopped.best_loss
 
 
 def test_the_text_of_validation_does_not_depend_on_what_a_device_takes_at_once(
     small: Make, shards: Path
 ) -> None:
-    corpus = Corpus.open(shards, "valid")
-    for asked in (300, 900, 10**6):
+    corpus, more = Corpus.open(shards, "valid"), ["batch.pairs=nsp", "batch.sentences=true"]
+    for asked, *changes in ((300,), (600,), (10**6,), (300, more[0]), (300, more[1])):
         found = []
         for micro in (48, 96, 250, 5000):
-            recipe = small(f"train.micro_tokens={micro}", f"train.eval_tokens={asked}")
+            recipe = small(f"train.micro_tokens={micro}", f"train.eval_tokens={asked}", *changes)
             made = list(validation_batches(corpus, recipe))
             assert all(batch.tokens <= max(micro, 48) + 48 for batch in made)
             found.append(
                 [torch.cat([getattr(batch, name) for batch in made]) for name in ("ids", "target_ids")]
             )
         assert all(torch.equal(*pair) for other in found for pair in zip(found[0], other, strict=True))
-        assert len(found[0][0]) <= asked
+        whole = sum(batch.tokens for batch in Batches(corpus, recipe.batch, recipe.seed).one_pass(1))
+        assert min(asked, whole) <= sum(batch.tokens for batch in made) < asked + 48
 
 
 def test_processes_with_another_base_are_told_apart(
@@ -429,6 +463,7 @@ def test_processes_with_another_base_are_told_apart(
     material = gather(small(), tmp_path / "run", Start(data=shards, base=base))
     first: list[int] = []  # what the first process has
     monkeypatch.setattr(parallel, "first", lambda mine: first.append(mine) or first[0])
+    monkeypatch.setattr(parallel, "ranks", lambda: 2)
     _check_same_everywhere(material)
     _check_same_everywhere(material)
     weights = load_file(base / "model.safetensors")
@@ -450,6 +485,36 @@ def test_two_cannot_train_in_one_folder(small: Make, shards: Path, tmp_path: Pat
     assert pretrain(small(), run, Start(data=shards), progress=watcher(second)).steps == 6
     assert told
     assert pretrain(small(), run, Start(data=shards), resume=True).steps == 6  # free again
+
+
+def test_a_second_run_leaves_the_vocabulary_of_the_first(
+    small: Make, text: Path, tmp_path: Path, watcher: type
+) -> None:
+    run, start = tmp_path / "run", Start(find_sources([str(text / "pt.txt")]))
+    recipe = small("tokenizer.vocab_size=140", "prepare.valid=0.15", "train.save_every=100")
+    other = small("tokenizer.vocab_size=120", "prepare.valid=0.15")
+    told: list[str] = []
+
+    def second(step: int) -> None:
+        if step == 2:
+            for begin in (pretrain, dry_run):
+                with pytest.raises(OutputError, match="another process is at work in"):
+                    begin(other, run, start)
+            told.append("refused")
+
+    pretrain(recipe, run, start, progress=watcher(second))
+    assert told
+    assert Tokenizer.load(run / "vocab").vocab_size == 140
+
+
+def test_where_nothing_began_nothing_is_left(small: Make, shards: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for run in (tmp_path / "new" / "run", tmp_path / "empty"):
+        with pytest.raises(ConfigError, match="cannot fill masks"):
+            pretrain(small("model.causal=true"), run, Start(data=shards))
+    dry_run(small(), tmp_path / "new" / "run", Start(data=shards))
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+    assert not list((tmp_path / "empty").iterdir())
 
 
 def test_others_can_read_checkpoints(small: Make, shards: Path, tmp_path: Path) -> None:

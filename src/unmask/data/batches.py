@@ -162,6 +162,20 @@ class Batches:
             for batch in batches:
                 yield batch, positions.popleft()
 
+    def units_holding(self, tokens: int) -> int:
+        """How many units of `one_pass` hold so many tokens; all, if they hold fewer."""
+        found = 0
+        for units, _ in self._natural().units(Position(), repeat(1)):
+            if tokens <= 0 or units.epochs[0]:
+                break
+            tokens -= int(costs(units.sequences, self._documents.special.pair_separators).sum())
+            found += 1
+        return found
+
+    def _natural(self) -> Plan:
+        """The plan of one pass: languages in their own shares."""
+        return Plan(self._documents, self._config.model_copy(update={"alpha": 1.0}), self._seed)
+
     def one_pass(
         self,
         units_per_batch: int | Iterable[int],
@@ -173,7 +187,7 @@ class Batches:
 
         Where the sizes of the batches are given one by one, it ends with the last of them.
         """
-        plan = Plan(self._documents, self._config.model_copy(update={"alpha": 1.0}), self._seed)
+        plan = self._natural()
         objective = objective or Objective(ratio=mask_ratio(self._config.mask, 1))
         sizes = repeat(units_per_batch) if isinstance(units_per_batch, int) else units_per_batch
 

@@ -71,6 +71,8 @@ def gather(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT)
         tokenizer = Tokenizer.load(folder / "tokenizer")
         check_vocabulary(teachers, tokenizer, folder, "run unmask prepare with --tokenizer and the teacher")
     else:
+        if _begun(run) and not (run / "shards" / MANIFEST).is_file():
+            raise _other_text(run)
         if known := start.base or next(iter(teachers), None):
             tokenizer = Tokenizer.load(known)
             check_vocabulary(teachers, tokenizer, known, "they must have one")
@@ -80,7 +82,7 @@ def gather(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT)
         try:
             prepare(start.sources, tokenizer, folder, recipe, progress=progress)
         except OutputError as error:
-            if _begun(run) and (folder / MANIFEST).is_file():
+            if _begun(run):
                 raise _other_text(run) from error  # no advice to delete what the run needs
             raise
     if base and start.base:
@@ -120,9 +122,12 @@ def _begun(run: Path) -> bool:
 
 
 def _other_text(run: Path) -> CorpusError:
+    shards = run / "shards"
+    if not (shards / MANIFEST).is_file():
+        return CorpusError("this run began with --data: go on with the same shards, in place of --text")
     return CorpusError(
-        "the text is not as it was when this run began: bring it back with its date, "
-        f"or go on with --data {run / 'shards'} in place of --text"
+        "the text, or its vocabulary, is not as it was when this run began: bring it back with its date, "
+        f"or go on with --data {shards} in place of --text"
     )
 
 

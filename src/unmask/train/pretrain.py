@@ -10,10 +10,9 @@ run/
 
 import math
 import signal
-from collections.abc import Callable
-from contextlib import ExitStack, closing, nullcontext
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from unmask.predict.folders import model_fingerprint
 from unmask.processes import folder_lock, worker_errors
 from unmask.progress import SILENT, Progress, Stage
 from unmask.runs import METRICS, RECIPE, Metrics
-from unmask.target import CONFIG
+from unmask.target import CONFIG, check_target
 from unmask.train import parallel
 from unmask.train.board import Board, check_tensorboard
 from unmask.train.card import model_card
@@ -95,11 +94,13 @@ def pretrain(
             progress = SILENT
         with parallel.first_alone():
             _check_folder(run, resume)
+            if parallel.rank() == 0:
+                held.enter_context(_alone(run))
+                _check_folder(run, resume)  # another may have been here meanwhile
+                _begin(run)
             if resume:
                 _check_begun(run, recipe, progress)
             material = gather(recipe, run, start, progress)
-            if parallel.rank() == 0:
-                _take(run, resume, held)
         _check_same_everywhere(material)
         machine = Machine.choose(recipe.train)
         with repeatable(machine):
@@ -111,11 +112,15 @@ def pretrain(
 
 def dry_run(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT) -> RunPlan:
     """What `pretrain` would do; with raw text the vocabulary and the shards are made, to be used later."""
-    with parallel.processes():
+    with parallel.processes(), ExitStack() as held:
         if parallel.rank() > 0:
             progress = SILENT
         with parallel.first_alone():
             _check_folder(run, resume=True)
+            if parallel.rank() == 0:
+                held.enter_context(_alone(run))
+            if checkpoints(run / "checkpoints"):
+                _check_begun(run, recipe, progress)
             material = gather(recipe, run, start, progress)
         machine = Machine.choose(recipe.train)
         with repeatable(machine):
@@ -133,10 +138,10 @@ class Pretraining:
         self._teachers = [model_fingerprint(folder) for folder in material.teachers]
         self._validation = self._make_validation()
         self._saver = Saver(run / "checkpoints", recipe.train.keep)
-        self._best = math.inf
+        self._best = self._kept = math.inf  # the lowest loss, and that of the weights in `best`
+        self._keeps_best = True
         self._stale = self._rollbacks = 0
         self._valid: Validation | None = None
-        self._keeps_best = True
         twentieth = max(1, self._plan.steps // 20)
         self._eval_every = recipe.train.eval_every or max(twentieth, _EVAL_EVERY)
         self._save_every = recipe.train.save_every or twentieth
@@ -184,6 +189,8 @@ class Pretraining:
         counters = facts["counters"]
         self.trainer.counters = Counters(**{**counters, "position": Position(**counters["position"])})
         self._best = math.inf if facts["best"] is None else facts["best"]
+        kept = facts.get("kept", facts["best"])  # one number, in checkpoints of before
+        self._kept = math.inf if kept is None else kept
         self._stale, self._rollbacks = facts["stale"], facts["rollbacks"]
         self._valid = Validation(**facts["valid"]) if facts["valid"] else None
         self._progress.say(f"going on after step {snapshot.step:,} of {self._plan.steps:,}")
@@ -287,8 +294,8 @@ class Pretraining:
             valid, fills = validator(model), clozes(model)
             self._valid = valid
             better = valid.loss < self._best
-            if better:
-                self._gathered(self._keep_best)
+            if self._keeps_best and valid.loss < self._kept:
+                self._keep_best(valid.loss)
         self._best = min(self._best, valid.loss)
         self._stale = 0 if better else self._stale + 1
         if metrics:
@@ -311,6 +318,7 @@ class Pretraining:
         facts: dict[str, Any] = {
             "counters": asdict(trainer.counters),
             "best": self._best if math.isfinite(self._best) else None,
+            "kept": self._kept if math.isfinite(self._kept) else None,
             "stale": self._stale,
             "rollbacks": self._rollbacks,
             "valid": asdict(self._valid) if self._valid else None,
@@ -324,34 +332,32 @@ class Pretraining:
             Snapshot(trainer.counters.step, facts, weights, trainer.optimiser.state(), trainer.average)
         )
 
-    def _gathered(self, write: Callable[[], None]) -> None:
-        """Call `write` in the first process, where it finds the whole weights."""
-        with parallel.gathered(self.trainer.model):
-            if parallel.rank() == 0:
-                write()
-
     def _save_model(self, name: str) -> None:
         card = model_card(self._material, self.trainer.counters, self._valid)
         recipe = self._material.recipe
         facts = {"hybrid": True} if recipe.objective.causal and not recipe.model.causal else None
         save_model(self.trainer.model, self._run / name, self._material.tokenizer, card, facts)
 
-    def _keep_best(self) -> None:
-        """What lies in that folder must not end a training; one copy under another name is enough."""
-        if not self._keeps_best:
-            return
-        try:
-            self._save_model("best")
-        except OutputError as error:
-            self._keeps_best = False
-            self._progress.say(f"{error}; better ones are not kept until the run goes on anew")
+    def _keep_best(self, loss: float) -> None:
+        """Write `best`; what came into its place meanwhile ends no training, and is tried once."""
+        with parallel.gathered(self.trainer.model):
+            if parallel.rank() == 0:
+                try:
+                    self._save_model("best")
+                except OutputError as error:
+                    self._keeps_best = False
+                    self._progress.say(f"the best weights are not kept until --resume: {error}")
+        self._keeps_best = bool(parallel.first(self._keeps_best))
+        if self._keeps_best:
+            self._kept = loss
 
     def _finish(self, wish: Wish) -> RunResult:
         counters = self.trainer.counters
         ended = counters.step >= self._plan.steps or self._converged()
         if ended:
-            with self.trainer.averaged():
-                self._gathered(partial(self._save_model, "model"))
+            with self.trainer.averaged(), parallel.gathered(self.trainer.model):
+                if parallel.rank() == 0:
+                    self._save_model("model")
         if parallel.rank() == 0:
             write_report(self._run)
         return RunResult(
@@ -387,12 +393,27 @@ def _check_folder(run: Path, resume: bool) -> None:
         raise OutputError(f"{run} holds other files and no run: name a folder of its own for the run")
 
 
-def _take(run: Path, resume: bool, held: ExitStack) -> None:
-    """Have the folder alone until the end."""
+@contextmanager
+def _alone(run: Path) -> Iterator[None]:
+    """Have the folder alone; if nothing comes of it, it is as before."""
+    made = [path for path in (run, *run.parents) if not path.exists()]
     with disk_errors(run):
         run.mkdir(parents=True, exist_ok=True)
-    held.enter_context(folder_lock(run / _LOCK, run))
-    _check_folder(run, resume)  # another may have been here meanwhile
+    try:
+        with folder_lock(run / _LOCK, run):
+            yield
+    finally:
+        with suppress(OSError):  # it holds something
+            if [path.name for path in run.iterdir()] == [_LOCK]:
+                (run / _LOCK).unlink()
+            for path in made:
+                path.rmdir()
+
+
+def _begin(run: Path) -> None:
+    """What a run needs of its folder, before it is trained for."""
+    for name in ("best", "model"):
+        check_target(run / name, overwrite=True)
     if not checkpoints(run / "checkpoints"):
         (run / PLAN).unlink(missing_ok=True)  # of a run that was killed before its first checkpoint
 
@@ -408,6 +429,8 @@ def _check_begun(run: Path, recipe: Recipe, progress: Progress) -> None:
 
 def _check_same_everywhere(material: Material) -> None:
     """Processes on several machines may have been given different things."""
+    if parallel.ranks() == 1:
+        return
     models = [model_fingerprint(folder) for folder in (material.base, *material.teachers) if folder]
     mine = int(digest(material.recipe.model_dump_json(), material.corpus.fingerprint, *models)[:10], 16)
     if parallel.first(mine) != mine:

@@ -112,7 +112,7 @@ def validation_batches(corpus: Documents, recipe: Recipe) -> Iterator[Batch]:
     batches = Batches(corpus, config, recipe.seed)
     causal = recipe.objective.causal
     # How much a device takes at once decides how the text is cut, not how much of it is taken.
-    units = max(1, round(recipe.train.eval_tokens / length))
+    units = batches.units_holding(recipe.train.eval_tokens)
     sizes = micro_batches(units, length, recipe.train.micro_tokens, 1)
     for objective in ([None] if causal < 1 else []) + ([Objective("causal")] if causal else []):
         yield from batches.one_pass(sizes, objective=objective)
