@@ -226,16 +226,14 @@ def _meant(option: str, key: str, known: set[str], section: "type[Section]") -> 
     return short if short in known else f"--set {close[0]}=…"
 
 
-def _recipe() -> "type[Section]":
+def recipe_section() -> "type[Section]":
+    """What `--set` changes in most commands."""
     from unmask.config import Recipe
 
     return Recipe
 
 
-RecipeCommand = with_settings(
-    _recipe,
-    {"--tokenizer": "prepare the text with it, unmask prepare TEXT --tokenizer DIR -o SHARDS, then --data"},
-)
+RecipeCommand = with_settings(recipe_section)
 
 
 def print_json(value: Any) -> None:
