@@ -122,6 +122,7 @@ def test_languages_in_the_summary(folder: Path) -> None:
         (["prepare", ".", "-t", "vocab", "-o", "x"], "x is inside ., and would be read as text"),
         (["pretrain", "tiny-docs", "--text", ".", "-o", "x"], "x is inside ."),
         (["tokenizer", "pt=.", "-o", "x"], "x is inside ."),
+        (["pretrain", "x", "--train.stages", "3"], "--set 'train.stages=[{share=…, length=…}, …]'?"),
         (["dedup", ".", "-o", "x.jsonl"], "x.jsonl is inside ."),
         (["corpus", "vocab"], "is not a corpus"),
         (["corpu", "shards"], "Did you mean 'corpus'"),
