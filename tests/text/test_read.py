@@ -145,7 +145,9 @@ def test_columns_without_names_may_be_several(tmp_path: Path) -> None:
 def test_parquet_with_a_name_twice(tmp_path: Path) -> None:
     table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
     pq.write_table(table, tmp_path / "x.parquet")
-    with pytest.raises(InputError, match=r"x.parquet names two columns 'text' \(text, text\): rename one of them$"):
+    with pytest.raises(
+        InputError, match=r"x.parquet names two columns 'text' \(text, text\): rename one of them$"
+    ):
         read(tmp_path / "x.parquet")
 
 
