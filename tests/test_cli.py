@@ -122,6 +122,7 @@ def test_languages_in_the_summary(folder: Path) -> None:
         (["prepare", ".", "-t", "vocab", "-o", "x"], "x is inside ., and would be read as text"),
         (["pretrain", "tiny-docs", "--text", ".", "-o", "x"], "x is inside ."),
         (["tokenizer", "pt=.", "-o", "x"], "x is inside ."),
+        (["pretrain", "x", "--train.stages", "3"], "--set 'train.stages=[{share=…, length=…}, …]'?"),
         (["dedup", ".", "-o", "x.jsonl"], "x.jsonl is inside ."),
         (["corpus", "vocab"], "is not a corpus"),
         (["corpu", "shards"], "Did you mean 'corpus'"),
@@ -175,6 +176,10 @@ def test_an_option_that_takes_several_values_and_a_flag_may_be_given_twice(folde
         (["prepare", "x", "--colum", "y"], "did you mean --column?"),
         (["pretrain", "x", "--model", "y"], "model is a section of settings: give one of them, as --set"),
         (["pretrain", "x", "--tokenizer", "y"], "prepare the text with it, unmask prepare TEXT --tokenizer"),
+        (
+            ["dedup", "x", "--tokenizer", "y"],
+            "tokenizer is a section of settings: give one of them, as --set",
+        ),
     ],
 )
 def test_an_option_that_is_a_setting_is_named(arguments: list[str], says: str) -> None:

@@ -8,8 +8,9 @@ import difflib
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args
+from typing import Annotated, Any, Literal, NamedTuple, TypeGuard, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -531,14 +532,19 @@ def _leaves(key: str, value: Any) -> Iterator[str]:
 
 
 def _explain(problem: Any, key: str, section: type[Section], named: str) -> str:
+    listed = _list_at(problem["loc"], section)
     if problem["type"] == "extra_forbidden":
         if not named:
             return "there is no such setting here"
+        if listed:
+            return f"there is no {key}; write the list like {listed}"
         keys = list(known_keys(section))
         close = close_keys(key, section) or difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
         return f"there is no {key}" + (f"; did you mean {' or '.join(close)}?" if close else "")
     if problem["type"] == "value_error":  # one of our own checks, which says it all
         return f"{named}{problem['ctx']['error']}".removeprefix(": ")
+    if listed and problem["type"] in ("tuple_type", "model_type"):
+        return f"{named}write the list like {listed} (got {problem['input']!r})"
     if problem["type"] == "tuple_type" and isinstance(problem["input"], str | int | float):
         return f"{named}write a list, like {_as_list(problem['input'])} (got {problem['input']!r})"
     if problem["type"] == "model_type" and (below := keys_below(key, section)):
@@ -551,6 +557,19 @@ def _as_list(value: str | float) -> str:
     """The list that may be meant by a value, or by several with commas between them."""
     parts = [_read_value(part) for part in str(value).split(",") if part.strip()]
     return json.dumps(parts, default=str, ensure_ascii=False)
+
+
+def _list_at(place: Sequence[str | int], section: type[Section]) -> str | None:
+    """How the list of sections is written that a problem is about or in; None: there is none."""
+    key = ".".join(takewhile(lambda part: isinstance(part, str), place))  # type: ignore[arg-type]
+    return list_form(key, section)
+
+
+def list_form(key: str, section: type[Section]) -> str | None:
+    """How the value of a key is written that is a list of sections; None: it is none."""
+    annotation = dict(_fields(section)).get(key)
+    inner = get_args(annotation)[0] if get_origin(annotation) is tuple else None
+    return f"[{{{', '.join(f'{name}=…' for name in inner.model_fields)}}}, …]" if _is_section(inner) else None
 
 
 def close_keys(key: str, section: type[Section]) -> list[str]:
@@ -571,15 +590,19 @@ def keys_below(key: str, section: type[Section]) -> list[str]:
     return [known for known in known_keys(section) if known.startswith(f"{key}.")]
 
 
-def known_keys(section: type[BaseModel] = Recipe, prefix: str = "") -> Iterator[str]:
+def known_keys(section: type[BaseModel] = Recipe) -> Iterator[str]:
     """Every dotted key that may be given a value; a section is none."""
+    return (key for key, _ in _fields(section))
+
+
+def _fields(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every such key and its annotation."""
     for name, field in section.model_fields.items():
-        inner = [t for t in (field.annotation, *get_args(field.annotation)) if _is_section(t)]
-        if not _is_section(field.annotation):
-            yield prefix + name
-        if inner:
-            yield from known_keys(inner[0], f"{prefix}{name}.")
+        if _is_section(field.annotation):
+            yield from _fields(field.annotation, f"{prefix}{name}.")
+        else:
+            yield prefix + name, field.annotation
 
 
-def _is_section(annotation: Any) -> bool:
+def _is_section(annotation: Any) -> TypeGuard[type[Section]]:
     return isinstance(annotation, type) and issubclass(annotation, Section)

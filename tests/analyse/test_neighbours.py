@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -341,6 +342,33 @@ def test_what_cannot_be_added_leaves_nothing_behind(index: Index, loaded: Predic
         assert {path.relative_to(index.folder) for path in index.folder.rglob("*")} - {
             Path(".work/adding.json")
         } == before
+
+
+@pytest.mark.parametrize("name", [".work/parts/000.bin", "standardiser.safetensors", ".work"])
+def test_what_another_made_is_no_place_for_an_index(loaded: Predictor, tmp_path: Path, name: str) -> None:
+    """The first is what an unfinished `unmask prepare` leaves."""
+    (tmp_path / "empty.txt").touch()
+    foreign = tmp_path / "there" / name
+    foreign.parent.mkdir(parents=True)
+    foreign.write_bytes(b"hours of work")
+    with pytest.raises(OutputError, match="holds other things and no index: name a new folder"):
+        add_file(tmp_path / "there", loaded, tmp_path / "empty.txt")
+    assert foreign.read_bytes() == b"hours of work"
+    assert len(list((tmp_path / "there").iterdir())) == 1
+
+
+def test_what_was_there_before_stays(index: Index, loaded: Predictor, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").touch()
+    fitted = Standardiser.fit(loaded.embed(["um gato", "um velho"]), "mean")
+    begun = tmp_path / "begun"
+    (begun / ".work").mkdir(parents=True)
+    fitted.save(begun / "standardiser.safetensors")
+    shutil.rmtree(index.folder / ".work")  # of an index that was copied without it
+    for folder, settings in ((begun, EmbedSettings(standardise=fitted)), (index.folder, None)):
+        before = {*folder.rglob("*")}
+        with pytest.raises(InputError, match="empty"):
+            add_file(folder, loaded, tmp_path / "empty.txt", settings)
+        assert {*folder.rglob("*")} - {begun / ".work" / "lock"} == before
 
 
 def test_parts_of_a_new_index_stay(loaded: Predictor, tmp_path: Path) -> None:

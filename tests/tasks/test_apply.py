@@ -477,6 +477,11 @@ def test_a_model_of_pairs_refuses_single_texts_and_the_other_way_round(
         with pytest.raises(InputError, match="judges single texts: leave the second ones out"):
             model(["bom"], ["mau"])
         assert predict_file(model, tmp_path / "in.jsonl", tmp_path / f"{name}.jsonl") == 1
+    xml = '<c><pair id="1" entailment="None"><t>bom</t><h>mau</h></pair></c>'
+    (tmp_path / "in.xml").write_text(xml, "utf-8")
+    with pytest.raises(InputError, match="this model judges single texts: --text-column t takes the first$"):
+        predict_file(model, tmp_path / "in.xml", tmp_path / "xml.jsonl")
+    assert predict_file(model, tmp_path / "in.xml", tmp_path / "xml.jsonl", Columns(text="t")) == 1
     model.settings = TaskSettings(name="classify")  # of a folder that does not say
     assert model("bom")
     assert model("bom", "mau")

@@ -71,6 +71,8 @@ def test_language_prefix(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("news=b.txt", "there is no news=b.txt; before = stands a language code of two or three letters"),
         ("books=/b/c.txt", "there is no books=/b/c.txt; before = stands a language code"),
         ("books=*.txt", "nothing to read in books=.*: before = stands a language code"),
+        ("year=2024/jna.txt", "did you mean year=2024/jan.txt"),
+        ("year=2024/*.csv", "nothing to read in year=2024/.*: unmask reads"),
         ("a/=.txt", "nor a folder a"),
         ("notes.md", "unknown kind of file; unmask reads .txt"),
         ("*.parquet", "nothing to read in"),
@@ -83,6 +85,8 @@ def test_what_cannot_be_found_is_said(
 ) -> None:
     monkeypatch.chdir(folder)
     Path("empty").mkdir()
+    Path("year=2024").mkdir()
+    Path("year=2024", "jan.txt").touch()
     with pytest.raises(InputError, match=message):
         find_sources([argument])
 

@@ -37,7 +37,7 @@ from unmask.progress import SILENT, Progress
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 _MANIFEST, _STANDARDISER, _WORK = "index.json", "standardiser.safetensors", ".work"
-_ADDING = "adding.json"
+_ADDING, _LOCK = "adding.json", "lock"
 _REMEDY = "build the index again"
 _USES = 256  # embedded at a time
 _WIDER = 8  # times as many as asked for are compared exactly after an approximate search
@@ -295,8 +295,8 @@ def add_file(
     _check_place(folder)
     if settings and (settings.level != "sentence" or settings.layer == "all"):
         raise ConfigError("an index holds one vector for each text")
-    new = not folder.exists()
-    with _alone(folder), _nothing_left(folder, new):
+    missing = [path for path in (folder / _WORK / _LOCK, folder / _WORK, folder) if not path.exists()]
+    with _alone(folder), _nothing_left(folder, missing):
         if not (folder / _MANIFEST).exists():
             _create(folder, model, settings or _DEFAULTS)
         elif settings is not None and not _read(folder)["files"]:
@@ -323,7 +323,13 @@ def _check_place(folder: Path) -> None:
     """Nothing but an index, perhaps one that was begun, is in the folder."""
     if not folder.exists() or (folder / _MANIFEST).exists():
         return
-    if not folder.is_dir() or {path.name for path in folder.iterdir()} - {_WORK, _STANDARDISER}:
+    work = folder / _WORK
+    begun = work.is_dir()  # before anything else is written: without it a standardiser is another's
+    if (
+        not folder.is_dir()
+        or {path.name for path in folder.iterdir()} - ({_WORK, _STANDARDISER} if begun else set())
+        or (begun and {path.name for path in work.iterdir()} - {_LOCK, _ADDING})
+    ):
         raise OutputError(f"{folder} holds other things and no index: name a new folder")
 
 
@@ -354,37 +360,42 @@ def _alone(folder: Path) -> Iterator[None]:
     """Nobody else writes; what a killed process was writing goes."""
     with disk_errors(folder):
         (folder / _WORK).mkdir(parents=True, exist_ok=True)
-    with folder_lock(folder / _WORK / "lock", folder):
+    with folder_lock(folder / _WORK / _LOCK, folder):
         for left in folder.rglob(".*.tmp"):
             left.unlink(missing_ok=True)
         yield
 
 
 @contextmanager
-def _nothing_left(folder: Path, new: bool) -> Iterator[None]:
-    """Where nothing could be added, what was made for it goes, unless parts are there to go on with."""
-    made = not (folder / _MANIFEST).exists()
+def _nothing_left(folder: Path, missing: Sequence[Path]) -> Iterator[None]:
+    """Where nothing could be added, what was made for it goes, unless parts are there to go on with.
+
+    `missing` are places that were not there before the folder was ours; what was there stays.
+    """
+    made = [*missing]
+    if not (folder / _MANIFEST).exists():
+        files = folder / _MANIFEST, folder / _STANDARDISER
+        made = [*(path for path in files if not path.exists()), *missing]
     try:
         yield
     except BaseException:
         with suppress(InputError, OSError):  # the index is damaged, or the disk: that is told already
-            _clear(folder, made, new)
+            _clear(folder, made)
         raise
 
 
-def _clear(folder: Path, made: bool, new: bool) -> None:
+def _clear(folder: Path, made: Sequence[Path]) -> None:
     files = _read(folder)["files"] if (folder / _MANIFEST).exists() else []
     parts = _part_folder(folder, len(files))
     if any(parts.glob("*.safetensors")):
         return
     shutil.rmtree(parts, ignore_errors=True)
     (folder / _WORK / _ADDING).unlink(missing_ok=True)
-    if made:
-        for name in (_MANIFEST, _STANDARDISER):
-            (folder / name).unlink(missing_ok=True)
-        shutil.rmtree(folder / _WORK)
-    if new:
-        folder.rmdir()
+    for path in made:
+        if path.is_dir():
+            path.rmdir()  # only if it is empty
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _read(folder: Path) -> dict[str, Any]:

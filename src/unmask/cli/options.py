@@ -214,7 +214,7 @@ def _advice(option: str, known: set[str], section: "type[Section]") -> str | Non
 
 
 def _meant(option: str, key: str, known: set[str], section: "type[Section]") -> str | None:
-    from unmask.config import close_keys
+    from unmask.config import close_keys, list_form
 
     close = close_keys(key, section)
     alike = difflib.get_close_matches(option, sorted(known), n=1, cutoff=0.8)
@@ -223,19 +223,20 @@ def _meant(option: str, key: str, known: set[str], section: "type[Section]") -> 
     if not close:
         return None
     short = f"--{close[0].replace('_', '-')}"
-    return short if short in known else f"--set {close[0]}=…"
+    if short in known:
+        return short
+    form = list_form(close[0], section)
+    return f"--set '{close[0]}={form}'" if form else f"--set {close[0]}=…"
 
 
-def _recipe() -> "type[Section]":
+def recipe_section() -> "type[Section]":
+    """What `--set` changes in most commands."""
     from unmask.config import Recipe
 
     return Recipe
 
 
-RecipeCommand = with_settings(
-    _recipe,
-    {"--tokenizer": "prepare the text with it, unmask prepare TEXT --tokenizer DIR -o SHARDS, then --data"},
-)
+RecipeCommand = with_settings(recipe_section)
 
 
 def print_json(value: Any) -> None:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unmask.cli.options import Changes, Json, Quiet, RecipeCommand, changes, print_json, progress
+from unmask.cli.options import (
+    Changes,
+    Json,
+    Quiet,
+    changes,
+    print_json,
+    progress,
+    recipe_section,
+    with_settings,
+)
 from unmask.progress import duration
 
 if TYPE_CHECKING:
@@ -27,11 +36,14 @@ _EXAMPLES = """
 
     unmask pretrain roberta-base --from model/ --text reports/ -o new --set train.epochs=3 --set train.lr=1e-4
 """
+_ELSEWHERE = {
+    "--tokenizer": "prepare the text with it, unmask prepare TEXT --tokenizer DIR -o SHARDS, then --data"
+}
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("pretrain", cls=RecipeCommand, epilog=_EXAMPLES)(pretrain)
+    app.command("pretrain", cls=with_settings(recipe_section, _ELSEWHERE), epilog=_EXAMPLES)(pretrain)
 
 
 def pretrain(

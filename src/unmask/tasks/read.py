@@ -102,6 +102,11 @@ def text_rows(
 ) -> Iterator[tuple[dict[str, Any], TextExample]]:
     """Each row of a table, and the example in it; columns that were not named are told."""
     if form == ".xml" and task == "classify" and columns.text is None and columns.pair is None:
+        if not labelled:
+            raise InputError(
+                f"{source} holds pairs of texts, and this model judges single texts: --text-column t takes"
+                " the first"
+            )
         raise InputError(
             f"{source} holds pairs of texts, and this takes single ones: unmask finetune pair (regress for"
             " numbers) learns from both texts; --text-column t takes the first alone"

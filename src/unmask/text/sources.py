@@ -188,7 +188,7 @@ def _glob_base(pattern: Path) -> Path:
 def _no_language(path: Path) -> str:
     """What may have been meant by `news=PATH`, of a path that is not there."""
     before, sign, _ = path.parts[0].partition("=")
-    return _SAID if before and sign else ""
+    return _SAID if before and sign and not Path(path.parts[0]).is_dir() else ""
 
 
 def _suggest(path: Path) -> str:

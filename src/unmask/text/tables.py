@@ -28,6 +28,7 @@ _REMEDIES = {
     "\t": "a tab in a field?",
 }
 _MISSING = "is one missing, or a line broken in two? Write the separator of an empty field too"
+_NO_NAMES = ", or write the names above that row if it holds none"
 LIMIT = 1 << 27
 """Characters of the longest line or cell, where no setting says another."""
 
@@ -89,7 +90,7 @@ def _csv(source: Source, limit: int, tabs: bool, choose: Choose) -> Rows:
                 named = choose(fields) is not None
                 header = fields if named else [str(number + 1) for number in range(len(fields))]
                 if named:
-                    _check_names(source, header)
+                    _check_names(f"{source}: its first row", header, _NO_NAMES)
                     continue
             if len(fields) != len(header) and (named or len(fields) < len(header)):
                 many = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
@@ -104,13 +105,12 @@ def _csv(source: Source, limit: int, tabs: bool, choose: Choose) -> Rows:
         ) from None
 
 
-def _check_names(source: Source, names: Sequence[str]) -> None:
+def _check_names(place: str, names: Sequence[str], otherwise: str = "") -> None:
     """Of two columns with one name one would be lost; without a name nobody can ask for them."""
     twice = next((name for name, count in Counter(names).items() if name and count > 1), None)
     if twice is not None:
         raise InputError(
-            f"{source}: its first row names two columns {twice!r} ({listed(names)}): rename one of them,"
-            " or write the names above that row if it holds none"
+            f"{place} names two columns {twice!r} ({listed(names)}): rename one of them{otherwise}"
         )
 
 
@@ -142,7 +142,7 @@ def _parquet(source: Source, choose: Choose) -> Rows:
         # A small buffer, so that a row group of any size is read in pieces.
         table = pq.ParquetFile(file, buffer_size=CHUNK, pre_buffer=False)
         columns = choose(table.schema_arrow.names)
-        _check_names(source, table.schema_arrow.names)
+        _check_names(str(source), table.schema_arrow.names)
         number = 0
         for batch in table.iter_batches(batch_size=1024, columns=columns):
             for row in batch.to_pylist():
