@@ -15,6 +15,7 @@ does best on the examples that also decide the epoch, never on those that are sc
     python benchmarks/encoders.py en --examples 10000 --scored 2000 --batch 32 --seconds 0   # only the page
     python benchmarks/encoders.py pt --lr 2e-4,5e-4,1e-3
     python benchmarks/encoders.py pt --tasks assin2-rte,harem --seeds 1
+    python benchmarks/encoders.py pt-more                     # further tasks, a page of their own
     python benchmarks/encoders.py en --model mini-en --model trainer=runs/hf     # NAME=FOLDER adds one
 """
 
@@ -38,10 +39,23 @@ TASKS = {
         "assin2-rte", "assin2-sts", "lener-br", "harem", "sentiment-repro", "sentiment-reli", "faquad",
         "pos-pt",
     ],
+    "en-more": ["mnli", "qqp", "wikiann-en"],
+    "pt-more": [
+        "assin-ptbr-rte", "assin-ptbr-sts", "assin-ptpt-rte", "assin-ptpt-sts", "wikiann-pt",
+    ],
 }  # fmt: skip
+"""A page each."""
+TITLES = {
+    "en": "English encoders",
+    "pt": "Portuguese encoders",
+    "en-more": "English encoders, more tasks",
+    "pt-more": "Portuguese encoders, more tasks",
+}
 ZERO_SHOT = {
     "en": ["mlm-en", "blimp", "blimp-supplement", "facts-en", "pararel", "wic"],
     "pt": ["mlm-pt", "minimal-pairs-pt", "facts-pt"],
+    "en-more": [],
+    "pt-more": [],
 }
 NO_HEAD = {"wic"}
 """What a model without a masked-LM head can do without training."""
@@ -113,7 +127,7 @@ def place(options: argparse.Namespace, rate: float) -> Path:
     """Where the results of these settings are."""
     sizes = f"{options.examples or 'some'}-{options.scored}-{options.length}-{options.batch}"
     how = f"{options.epochs}-{rate:g}" + ("-muon" if options.optimiser == "muon" else "")
-    return Path(options.scratch) / "encoders" / f"{options.language}-{sizes}-{how}"
+    return Path(options.scratch) / "encoders" / f"{options.page}-{sizes}-{how}"
 
 
 def random_twin(like: str, folder: Path, seed: int) -> Path:
@@ -133,7 +147,7 @@ def random_twin(like: str, folder: Path, seed: int) -> Path:
 
 def chosen_models(options: argparse.Namespace) -> dict[str, str]:
     """Names, and folders or names that `unmask.load` knows."""
-    usual = [f"mini-{options.language}", RANDOM, *([MINILM] if options.language == "en" else [])]
+    usual = [options.bundled, RANDOM, *([MINILM] if options.bundled == "mini-en" else [])]
     found = {}
     for given in options.model or usual:
         name, _, folder = given.partition("=")
@@ -143,11 +157,9 @@ def chosen_models(options: argparse.Namespace) -> dict[str, str]:
 
 def cells(options: argparse.Namespace, seed: int) -> Iterator[Cell]:
     """All suites and models with one seed: the first one with every rate, the others with the best."""
-    wanted = (
-        options.tasks.split(",") if options.tasks else ZERO_SHOT[options.language] + TASKS[options.language]
-    )
+    wanted = options.tasks.split(",") if options.tasks else ZERO_SHOT[options.page] + TASKS[options.page]
     for suite in wanted:
-        learned = suite in TASKS[options.language]
+        learned = suite in TASKS[options.page]
         if seed > 0 and not learned:
             continue
         for name, folder in chosen_models(options).items():
@@ -175,7 +187,7 @@ def tried_rates(options: argparse.Namespace, name: str, suite: str) -> dict[floa
 
 def best_rate(options: argparse.Namespace, name: str, suite: str) -> float | None:
     """The best of the rates that were tried; None where none was."""
-    if len(options.lr) == 1 or suite not in TASKS[options.language]:
+    if len(options.lr) == 1 or suite not in TASKS[options.page]:
         return float(options.lr[0])
     tried = tried_rates(options, name, suite)
     return max(tried, key=tried.__getitem__, default=None)
@@ -242,7 +254,7 @@ def shown(found: list[Any], seeds: int) -> str:
 def learned_table(options: argparse.Namespace, models: list[str]) -> str:
     """A row for each task, and the mean of those that every model has."""
     rows, means = [], []
-    for suite in TASKS[options.language]:
+    for suite in TASKS[options.page]:
         found = results(options, models, suite)
         first = next((one for seeds in found for one in seeds), None)
         if first is None:
@@ -265,13 +277,13 @@ def rates_table(options: argparse.Namespace, models: list[str]) -> str:
         fewer = f" (of {len(tried)})" if len(tried) < len(options.lr) else ""
         return "—" if best is None else f"{best:g}{fewer}"
 
-    rows = [(suite, *(told(name, suite) for name in models)) for suite in TASKS[options.language]]
+    rows = [(suite, *(told(name, suite) for name in models)) for suite in TASKS[options.page]]
     return table(["task", *models], rows)
 
 
 def untrained_table(options: argparse.Namespace, models: list[str]) -> str:
     """A row for each suite that needs no training."""
-    found = {suite: results(options, models, suite) for suite in ZERO_SHOT[options.language]}
+    found = {suite: results(options, models, suite) for suite in ZERO_SHOT[options.page]}
     firsts = {suite: next((one for seeds in all_ for one in seeds), None) for suite, all_ in found.items()}
     rows = [
         (suite, first.measures[0].name, *(shown(one, 1) for one in found[suite]))
@@ -289,30 +301,33 @@ def write(options: argparse.Namespace) -> None:
     models = sorted(found)
     models.sort(key=lambda name: (name == MINILM, name == RANDOM))  # ours first
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "the processor"
-    more = [
-        f"{options.epochs * TIMES[suite]} of {suite}" for suite in TASKS[options.language] if suite in TIMES
-    ]
+    more = ", ".join(
+        f"{options.epochs * TIMES[suite]} of {suite}" for suite in TASKS[options.page] if suite in TIMES
+    )
     several = len(options.lr) > 1
     also = " and, with the first seed, which rate is taken" if several else ""
     given = ("one of " if several else "") + ", ".join(f"{rate:g}" for rate in options.lr)
     chosen = f"\n\nThe rates chosen:\n\n{rates_table(options, models)}" if several else ""
     body = (
-        f"Fine-tuned on {device}, seeds from 0, {options.epochs} epochs ({', '.join(more)}),"
+        f"Fine-tuned on {device}, seeds from 0, {options.epochs} epochs{f' ({more})' if more else ''},"
         f" {options.optimiser}, lr {given}, batches of {options.batch}, windows of {options.length}"
         " tokens, the same for every model; a tenth of the examples to learn from decides which epoch's"
         f" weights are scored{also}. At most {options.scored:,} are scored: of the development part, or of a"
         " tenth by hash of the text where there is none. Mean ± standard deviation over the seeds; of one"
-        f" seed, the 95 % interval over the items.\n\n{learned_table(options, models)}{chosen}\n\n"
-        "Without training (of bits per byte, less is better; their text is held out from the bundled"
-        f" models; chance is 0.5 for pairs of sentences and for wic):\n\n{untrained_table(options, models)}"
+        f" seed, the 95 % interval over the items.\n\n{learned_table(options, models)}{chosen}"
     )
-    title = {"en": "English", "pt": "Portuguese"}[options.language] + " encoders"
-    write_result(f"encoders-{options.language}", title, body, ["torch", "tokenizers", "numpy"])
+    if ZERO_SHOT[options.page]:
+        body += (
+            "\n\nWithout training (of bits per byte, less is better; their text is held out from the bundled"
+            " models; chance is 0.5 for pairs of sentences and for"
+            f" wic):\n\n{untrained_table(options, models)}"
+        )
+    write_result(f"encoders-{options.page}", TITLES[options.page], body, ["torch", "tokenizers", "numpy"])
 
 
 def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("language", choices=sorted(TASKS))
+    parser.add_argument("page", choices=sorted(TASKS))
     parser.add_argument(
         "--model", action="append", metavar="NAME[=FOLDER]", help="only these; may be repeated"
     )
@@ -334,7 +349,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no cell after so many")
     options = parser.parse_args()
     options.until = time.monotonic() + options.seconds
-    options.like = options.like or f"mini-{options.language}"
+    options.bundled = f"mini-{options.page.partition('-')[0]}"
+    options.like = options.like or options.bundled
     count = failed = 0
     with ThreadPoolExecutor(options.jobs) as pool:
         for seed in range(options.seeds):
