@@ -23,7 +23,10 @@ HEADS: dict[str, tuple[str, str, dict[str, object]]] = {
     "answers": ("wordpiece", "answer", {}),
 }
 CARDS = {"other": "---\nlanguage: pt-BR\n---\n# A card\n"}
-PAIRS = "pairs"  # a classifier of pairs of texts
+JUDGES = {  # classifiers that say what they judge
+    "pairs": {"name": "pair"},
+    "singles": {"name": "classify", "pairs": False},
+}
 GRAPH = "graph"  # an ONNX graph
 WIDTHS = {"desktop": (1280, 860), "phone": (390, 844)}
 PATIENCE = 20_000  # milliseconds: the first request of a kind loads what it needs
@@ -37,10 +40,11 @@ def write_models(root: Path) -> list[str]:
         config = make_config(tokenizers[kind], positions=512, **changes)
         save_model(make_model(config, (head,)), root / name, tokenizers[kind], CARDS.get(name, "# A card\n"))
     config = make_config(tokenizers["wordpiece"], positions=512, labels=("follows", "not"))
-    task = {"task": {"name": "pair"}}
-    save_model(make_model(config, ("classify",)), root / PAIRS, tokenizers["wordpiece"], "# A card\n", task)
+    for name, task in JUDGES.items():
+        classifier, facts = make_model(config, ("classify",)), {"task": task}
+        save_model(classifier, root / name, tokenizers["wordpiece"], "# A card\n", facts)
     convert(root / "lm", root / GRAPH, "onnx")
-    return [f"{name}={root / name}" for name in (*HEADS, PAIRS, GRAPH)]
+    return [f"{name}={root / name}" for name in (*HEADS, *JUDGES, GRAPH)]
 
 
 def record(step: int) -> str:

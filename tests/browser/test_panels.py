@@ -231,6 +231,10 @@ def test_panels_offer_what_a_model_can_do(studio: str, open_page: Open) -> None:
     expect(page.locator(".candidate")).to_have_count(0)
     page.get_by_label("Second text").fill("The soup was cold.")
     expect(page.locator(".candidate")).to_have_count(2)
+    for name, fields in (("topics", 1), ("singles", 0)):
+        page = open_page(f"{studio}/#tasks?model={name}")
+        expect(page.locator(".candidate").first).to_be_visible()
+        expect(page.locator("details input")).to_have_count(fields)
 
 
 def test_two_long_texts_are_compared(studio: str, open_page: Open) -> None:

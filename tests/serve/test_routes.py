@@ -13,8 +13,9 @@ from tests.serve.conftest import JSON, running
 
 from unmask.checkpoint import save_model
 from unmask.files import write_atomic
-from unmask.predict import Answerer, Classifier, MaskedLM, Tagger
+from unmask.predict import Answerer, Classifier, MaskedLM, Tagger, load
 from unmask.predict.predictor import Predictor
+from unmask.serve.models import Served
 
 Ask = Callable[..., Any]
 Predictors = dict[str, Predictor]
@@ -460,3 +461,20 @@ def test_a_model_of_pairs_is_given_pairs(predictors: Predictors, tmp_path: Path)
             refused = client.post(route, json={"inputs": [[CAT]] if route == "/predict" else CAT})
             assert (refused.status_code // 100, "judges pairs" in refused.text) == (4, True), refused.text
         assert client.post("/predict", json={"inputs": [[CAT, RAIN]]}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("facts", "pairs"),
+    [
+        ({"name": "classify", "pairs": True}, True),
+        ({"name": "classify", "pairs": False}, False),
+        ({"name": "pair"}, True),
+        ({"name": "classify"}, None),
+    ],
+)
+def test_a_folder_says_whether_it_judges_pairs(
+    predictors: Predictors, tmp_path: Path, facts: dict[str, Any], pairs: bool | None
+) -> None:
+    topics = predictors["topics"]
+    save_model(topics.model, tmp_path, topics.tokenizer, facts={"task": facts})  # type: ignore[arg-type]
+    assert Served("topics", load(tmp_path, "cpu")).facts()["pairs"] is pairs

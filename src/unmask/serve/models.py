@@ -75,10 +75,8 @@ class Served:
 
     @property
     def pairs(self) -> bool | None:
-        """Whether it was taught to judge pairs of texts; None where its folder does not say."""
-        if not isinstance(self.predictor, Classifier):
-            return False
-        return True if self.predictor.settings.name == "pair" else None
+        """Whether it judges pairs of texts, or single ones; None where its folder does not say."""
+        return self.predictor.settings.wants_pairs if isinstance(self.predictor, Classifier) else False
 
     @property
     def dtype(self) -> str:

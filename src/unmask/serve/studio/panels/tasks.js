@@ -89,7 +89,7 @@ export function taskInputs(task, models, given, changed) {
     controls.question = h("input", { value: value("question"), maxlength: 5000 });
     parts.unshift(field(t("tasks.question"), controls.question));
   }
-  if (task === "text-classification") {
+  if (task === "text-classification" && !models.every(({ pairs }) => pairs === false)) {
     controls.pair = h("input", { value: given.get("pair") ?? "", maxlength: 5000 });
     parts.push(pairField(controls.pair, pairsOnly));
   }
