@@ -6,6 +6,7 @@ run/
   report.html        the same to look at (report.py) tensorboard/  if asked for (board.py)
   best/  model/      model folders: lowest validation loss, and the end
   vocab/  shards/    only when the run began with raw text
+  .lock              held while a process works there
 """
 
 import math
@@ -52,7 +53,7 @@ _EVAL_EVERY = 10  # steps between validations at least, unless the recipe says s
 _LINES = 5000  # at most so many training steps are written to metrics.jsonl
 _MARKS = ("checkpoints", METRICS, PLAN, "vocab", "shards")
 """One of these is there as soon as a run has begun."""
-_LOCK = ".lock"  # held while a process trains there
+_LOCK = ".lock"
 _FREE = {f"train.{name}" for name in ("save_every", "keep", "workers", "parallel", "micro_tokens")}
 """Settings that may change when a run goes on."""
 
