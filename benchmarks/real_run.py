@@ -4,6 +4,7 @@ Without `--data` the text is the ten million words of `text/en-research`. Called
 
     python tools/models.py prepare small-en --scratch DIR
     python benchmarks/real_run.py --data DIR/parts/en/shards --seconds 540 --set batch.alpha=0.5
+    python benchmarks/real_run.py --data shards --seconds 500 --page real-run-research
 """
 
 import argparse
@@ -52,10 +53,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=480, help="time to train for")
     parser.add_argument("--recipe", default="modern-small")
     parser.add_argument("--data", type=Path, help="shards of the same text, made before")
+    parser.add_argument("--page", default="real-run", help="name of the page in results/")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe")
     options = parser.parse_args()
     need_gpu()
-    scratch = options.scratch / "real-run"
+    scratch = options.scratch / options.page
     run = scratch / "run"
     sources = ["--data", str(options.data)] if options.data else research_text(scratch / "text")
     changes = [f"train.seconds={options.seconds}", *options.set]
@@ -64,7 +66,7 @@ def main() -> None:
     unmask("evaluate", "blimp", "--model", str(run / "model"), "-o", str(scratch / "scores"))
     records = list(read_metrics(run))
     train, valid = ([r for r in records if r["split"] == split] for split in ("train", "valid"))
-    (RESULTS / "real-run.svg").write_text(side_by_side(draw(train, valid)), "utf-8")
+    (RESULTS / f"{options.page}.svg").write_text(side_by_side(draw(train, valid)), "utf-8")
     write(options, run, train[-1], valid[-1])
 
 
@@ -90,8 +92,8 @@ def write(options: argparse.Namespace, run: Path, last: dict, valid: dict) -> No
         ),
     ]
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "the processor"
-    body = f"{options.recipe} on {device}.\n\n{table(['what', 'value'], rows)}\n\n![curves](real-run.svg)"
-    write_result("real-run", "A real run", body, ["torch", "tokenizers", "numpy"])
+    body = f"{options.recipe} on {device}.\n\n{table(['what', 'value'], rows)}\n\n![curves]({options.page}.svg)"
+    write_result(options.page, "A real run", body, ["torch", "tokenizers", "numpy"])
 
 
 if __name__ == "__main__":
