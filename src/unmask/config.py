@@ -283,7 +283,8 @@ class TrainConfig(Section):
     epochs: Annotated[float, Field(gt=0)] | None = None
     """Passes over the corpus, in place of steps."""
     seconds: Annotated[float, Field(gt=0)] | None = None
-    """Time to train for, in place of steps: measured once at the start and turned into steps."""
+    """Time to train for, in place of steps: measured once at the start and turned into steps. Compiling is on
+    top: half a minute on a GPU."""
     batch_tokens: Positive = 65_536
     """Tokens of a step, over all devices and micro-batches together."""
     micro_tokens: Positive = 16_384
