@@ -92,7 +92,9 @@ def write(options: argparse.Namespace, run: Path, last: dict, valid: dict) -> No
         ),
     ]
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "the processor"
-    body = f"{options.recipe} on {device}.\n\n{table(['what', 'value'], rows)}\n\n![curves]({options.page}.svg)"
+    body = (
+        f"{options.recipe} on {device}.\n\n{table(['what', 'value'], rows)}\n\n![curves]({options.page}.svg)"
+    )
     write_result(options.page, "A real run", body, ["torch", "tokenizers", "numpy"])
 
 

@@ -283,8 +283,8 @@ class TrainConfig(Section):
     epochs: Annotated[float, Field(gt=0)] | None = None
     """Passes over the corpus, in place of steps."""
     seconds: Annotated[float, Field(gt=0)] | None = None
-    """Time to train for, in place of steps: measured once at the start and turned into steps. Compiling is on
-    top: half a minute on a GPU."""
+    """Time to spend in steps, compiling included, in place of steps: their number is guessed at the start and
+    counted anew as the pace becomes known. Validation and saving are on top."""
     batch_tokens: Positive = 65_536
     """Tokens of a step, over all devices and micro-batches together."""
     micro_tokens: Positive = 16_384

@@ -29,6 +29,9 @@ class Stage:
         """So much was done before: it counts, and says nothing of the rate."""
         self.advance(amount)
 
+    def expect(self, total: float) -> None:
+        """So much there is to do in all, as is known by now."""
+
     def note(self, text: str) -> None:
         """A few words shown behind the numbers."""
 
@@ -78,6 +81,9 @@ class _Counter(Stage):
     def skip(self, amount: float) -> None:
         self.before += amount
         self.advance(amount)
+
+    def expect(self, total: float) -> None:
+        self.total = total
 
     def rate(self) -> float:
         return (self.done - self.before) / max(time.monotonic() - self.start, 1e-9)
@@ -138,6 +144,10 @@ class _BarStage(_Counter):
             left = time.monotonic() - self.start  # what it took
         shown = _UNKNOWN if left is None else str(timedelta(seconds=round(left)))
         self.bar.update(self.task, completed=self.done, amount=self.amount(), left=shown)
+
+    def expect(self, total: float) -> None:
+        super().expect(total)
+        self.bar.update(self.task, total=total)
 
     def note(self, text: str) -> None:
         self.bar.update(self.task, note=text)

@@ -1,17 +1,21 @@
 """A small corpus in two languages, prepared once, and recipes for very small models."""
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from unmask.config import Recipe, TokenizerConfig, load_recipe
 from unmask.data.prepare import prepare
 from unmask.progress import Progress, Stage
+from unmask.runs import read_metrics
 from unmask.text import find_sources
 from unmask.tokenizer import train_tokenizer
+from unmask.train.state import newest
 
 PEOPLE = {
     "pt": ["O padeiro", "A professora", "O carteiro", "A vizinha", "O menino", "A pintora"],
@@ -119,3 +123,29 @@ class _Steps(Stage):
 def watcher() -> type[Watcher]:
     """Progress that can act in the middle of a training."""
     return Watcher
+
+
+def final_weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "model" / "model.safetensors")
+
+
+def identical(one: Path, other: Path) -> bool:
+    a, b = newest(one / "checkpoints")[0], newest(other / "checkpoints")[0]
+    assert a
+    assert b
+    tables = [(a.weights, b.weights), (a.optimiser, b.optimiser), (a.average, b.average)]
+    tables.append((final_weights(one), final_weights(other)))
+    return all(x.keys() == y.keys() and all(torch.equal(x[k], y[k]) for k in x) for x, y in tables)
+
+
+def rows(run: Path) -> list[dict[str, object]]:
+    """The metrics without what depends on the clock."""
+    return [
+        {k: v for k, v in row.items() if k not in ("seconds", "tokens_per_s", "mfu")}
+        for row in read_metrics(run)
+    ]
+
+
+def stopped_at(step: int, watcher: type) -> object:
+    """Progress that asks the run to stop after a step, as a cluster would."""
+    return watcher(lambda done: signal.raise_signal(signal.SIGTERM) if done == step else None)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.train.conftest import final_weights, identical, rows, stopped_at
 
 from unmask.checkpoint import load_model
 from unmask.config import Recipe, TokenizerConfig, load_recipe, recipe_names
@@ -29,7 +30,6 @@ from unmask.train import plan
 from unmask.train.machine import Machine
 from unmask.train.material import Start, gather
 from unmask.train.pretrain import Pretraining, dry_run, pretrain
-from unmask.train.state import newest
 from unmask.train.validate import validation_batches
 
 Make = Callable[..., Recipe]
@@ -46,32 +46,6 @@ OBJECTIVES = {
     "stages": ["train.stages=[{share=0.5,length=16},{share=0.5,length=64}]", "train.average=0.4"],
     "workers": ["train.workers=2", "train.batch_warmup=0.5", "batch.alpha=0.3"],
 }
-
-
-def final_weights(run: Path) -> dict[str, torch.Tensor]:
-    return load_file(run / "model" / "model.safetensors")
-
-
-def identical(one: Path, other: Path) -> bool:
-    a, b = newest(one / "checkpoints")[0], newest(other / "checkpoints")[0]
-    assert a
-    assert b
-    tables = [(a.weights, b.weights), (a.optimiser, b.optimiser), (a.average, b.average)]
-    tables.append((final_weights(one), final_weights(other)))
-    return all(x.keys() == y.keys() and all(torch.equal(x[k], y[k]) for k in x) for x, y in tables)
-
-
-def rows(run: Path) -> list[dict[str, object]]:
-    """The metrics without what depends on the clock."""
-    return [
-        {k: v for k, v in row.items() if k not in ("seconds", "tokens_per_s", "mfu")}
-        for row in read_metrics(run)
-    ]
-
-
-def stopped_at(step: int, watcher: type) -> object:
-    """Progress that asks the run to stop after a step, as a cluster would."""
-    return watcher(lambda done: signal.raise_signal(signal.SIGTERM) if done == step else None)
 
 
 @pytest.mark.parametrize("kind", OBJECTIVES)
@@ -191,18 +165,6 @@ def test_a_large_step_on_a_cpu_is_estimated_from_small_ones(
     assert estimated.memory_bytes
     assert estimated.tokens_per_s
     assert dry_run(small(), tmp_path / "run", Start(data=shards)).estimated_from is None
-
-
-def test_a_time_becomes_steps_once(small: Make, shards: Path, tmp_path: Path, watcher: type) -> None:
-    recipe = small("train.steps=", "train.seconds=1.0")
-    first = pretrain(recipe, tmp_path / "run", Start(data=shards), False, stopped_at(2, watcher))
-    planned = json.loads((tmp_path / "run" / "plan.json").read_text())["steps"]
-    assert planned > 2
-    assert first.steps == 2
-    meter = Meter()
-    assert pretrain(recipe, tmp_path / "run", Start(data=shards), True, meter).steps == planned
-    assert meter.done["verifying"] > 0
-    assert "measuring" not in meter.done
 
 
 def test_resume_begins_a_run_that_left_no_checkpoint(small: Make, shards: Path, tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ class Trainer:
             tally.expect(batch, self.objectives)
         tally.agree()
         # A growing batch has a new shape every few steps: recording each would cost more than it gives.
-        grown = self.schedule.batch_tokens(each.step) == self.schedule.recipe.train.batch_tokens
+        grown = not self.schedule.growing(each.step)
         for number, batch in enumerate(each.batches):
             scales = {
                 part: self.objectives.weight(part) / max(tally.counts[part], 1)

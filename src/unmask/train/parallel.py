@@ -95,6 +95,11 @@ def first(value: int) -> int:
     return int(total([value if rank() == 0 else 0])[0])
 
 
+def mean(value: float) -> float:
+    """The mean over all processes, the same in every one."""
+    return total([value])[0] / ranks()
+
+
 class GradientSum:
     """Adds up the gradients of all processes, bucket by bucket, while the backward pass still computes.
 

@@ -5,8 +5,9 @@ import json
 import math
 import statistics
 import time
+from bisect import bisect
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +32,16 @@ PLAN = "plan.json"
 _MOST = 30  # steps to measure
 _SOON = 4096  # tokens of a step that a CPU, too, computes soon enough
 _LONG = 2.0  # seconds of a step on a CPU from which those of a longer one can be told
+_LOOKS = (
+    1 / 8,
+    1 / 4,
+    1 / 2,
+    3 / 4,
+    7 / 8,
+    15 / 16,
+    1.0,
+)  # of a run's time: when its pace is looked at
+_NEAR = 0.01  # of the steps: a plan that is as near as that stays
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +64,11 @@ class RunPlan:
     def seconds(self) -> float | None:
         """How long it will take."""
         return None if self.tokens_per_s is None else self.tokens / self.tokens_per_s
+
+    def of_steps(self, steps: int) -> "RunPlan":
+        """The plan with another number of steps."""
+        tokens = self.tokens + (steps - self.steps) * self.tokens_per_step
+        return replace(self, steps=steps, tokens=tokens, epochs=self.epochs * tokens / self.tokens)
 
 
 def make_plan(
@@ -85,8 +101,37 @@ def run_plan(material: Material, machine: Machine, run: Path, progress: Progress
         return RunPlan(**json.loads(path.read_text("utf-8")))
     plan = make_plan(material, machine, progress=progress)
     if parallel.rank() == 0:
-        write_json(path, asdict(plan))
+        write_plan(plan, run)
     return plan
+
+
+def write_plan(plan: RunPlan, run: Path) -> None:
+    """Into the run's folder."""
+    write_json(run / PLAN, asdict(plan))
+
+
+class Clock:
+    """Keeps a run within the time it was given, by counting its steps anew now and then.
+
+    The first count is a guess: kernels are compiled, longer sequences come, other work shares the machine.
+    The pace is that between two looks: the first look of a process, which compiles, only begins to measure.
+    """
+
+    def __init__(self, seconds: float, spent: float = 0.0) -> None:
+        self._seconds, self._passed = seconds, bisect(_LOOKS, spent / seconds)
+        self._mark: tuple[int, float] | None = None
+
+    def steps(self, planned: int, step: int, seconds: float) -> int:
+        """How many steps the run has, now that `step` are done and took so long."""
+        passed = bisect(_LOOKS, max(seconds / self._seconds, min(step / planned, _LOOKS[-2])))
+        if passed <= self._passed:
+            return planned
+        mark, self._mark, self._passed = self._mark, (step, seconds), passed
+        if mark is None:
+            return planned
+        pace = (step - mark[0]) / max(seconds - mark[1], 1e-9)
+        steps = step + max(0, round((self._seconds - seconds) * pace))
+        return steps if abs(steps - planned) > _NEAR * planned else planned
 
 
 def epoch_tokens(corpus: Documents, length: int) -> float:
@@ -180,8 +225,8 @@ def _measure(trainer: Trainer, corpus: Documents, size: int, warm: int, seconds:
                 began = time.perf_counter()
                 continue
             rates.append(record.tokens_per_s)
-            if parallel.total([time.perf_counter() - began])[0] / parallel.ranks() > seconds:
+            if parallel.mean(time.perf_counter() - began) > seconds:
                 break
     # The middle one: a step that compiles a new shape takes seconds, and there are few of them in a run.
-    rate = parallel.total([statistics.median(rates)])[0] / parallel.ranks()
+    rate = parallel.mean(statistics.median(rates))
     return Step(tokens, tokens / rate, trainer.machine.peak_memory())

@@ -11,7 +11,7 @@ run/
 
 import math
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -40,7 +40,7 @@ from unmask.train.frequency import token_counts
 from unmask.train.loop import Counters, StepRecord
 from unmask.train.machine import Machine, repeatable
 from unmask.train.material import Material, Start, gather
-from unmask.train.plan import PLAN, RunPlan, make_plan, make_trainer, run_plan
+from unmask.train.plan import PLAN, Clock, RunPlan, make_plan, make_trainer, run_plan, write_plan
 from unmask.train.report import REPORT, write_report
 from unmask.train.schedule import Schedule
 from unmask.train.signals import Wish, polite_signals
@@ -134,8 +134,10 @@ class Pretraining:
     def __init__(self, material: Material, machine: Machine, run: Path, progress: Progress) -> None:
         self._material, self._machine, self._run, self._progress = material, machine, run, progress
         recipe = material.recipe
-        self._plan = run_plan(material, machine, run, progress)
-        self.trainer = make_trainer(material, machine, Schedule(recipe, self._plan.steps))
+        plan = run_plan(material, machine, run, progress)
+        self.trainer = make_trainer(material, machine, Schedule(recipe, plan.steps))
+        self._follow(plan)
+        self._clock: Clock | None = None
         self._teachers = [model_fingerprint(folder) for folder in material.teachers]
         self._validation = self._make_validation()
         self._saver = Saver(run / "checkpoints", recipe.train.keep)
@@ -143,7 +145,11 @@ class Pretraining:
         self._keeps_best = True
         self._stale = self._rollbacks = 0
         self._valid: Validation | None = None
-        twentieth = max(1, self._plan.steps // 20)
+
+    def _follow(self, plan: RunPlan) -> None:
+        recipe = self._material.recipe
+        self._plan, self.trainer.schedule = plan, Schedule(recipe, plan.steps)
+        twentieth = max(1, plan.steps // 20)
         self._eval_every = recipe.train.eval_every or max(twentieth, _EVAL_EVERY)
         self._save_every = recipe.train.save_every or twentieth
 
@@ -187,6 +193,7 @@ class Pretraining:
             raise ModelError("a teacher changed since this run began: bring it back, or start a new run")
         verify(self._material.corpus.folder, self._progress)
         self._restore(snapshot)
+        self._follow(self._plan.of_steps(facts.get("steps", self._plan.steps)))
         counters = facts["counters"]
         self.trainer.counters = Counters(**{**counters, "position": Position(**counters["position"])})
         self._best = math.inf if facts["best"] is None else facts["best"]
@@ -226,24 +233,23 @@ class Pretraining:
         """Train to the end, or until a signal asks to stop."""
         if parallel.rank() == 0:
             write_recipe(self._material.recipe, self._run / RECIPE)
-        counters, steps = self.trainer.counters, self._plan.steps
-        begin = steps if self._converged() else counters.step
-        first = parallel.rank() == 0
+        counters, first = self.trainer.counters, parallel.rank() == 0
+        if seconds := self._material.recipe.train.seconds:
+            self._clock = Clock(seconds, parallel.mean(counters.seconds))
         board = Board(self._run / "tensorboard", counters.step) if tensorboard and first else None
         metrics = Metrics(self._run, counters.step, board) if first else None
-        pin = self._machine.device.type == "cuda"
-        pages = self.trainer.graphs is not None
-        inputs = feed(self._material.corpus, self.trainer.schedule, begin, counters.position, pin, pages)
         with (
             polite_signals() as wish,
             worker_errors("go on with --resume, perhaps with a smaller train.workers"),
-            closing(inputs),
+            closing(self._records()) as records,
             closing(board) if board else nullcontext(),
             closing(self._saver),
-            self._progress.stage("training", steps, "steps") as stage,
+            self._progress.stage("training", self._plan.steps, "steps") as stage,
         ):
             stage.skip(counters.step)
-            for record in self.trainer.run(inputs):
+            for record in records:
+                steps = self._plan.steps
+                stage.expect(steps)
                 self._show(record, stage, metrics)
                 if record.skipped:
                     self._mend()
@@ -258,6 +264,37 @@ class Pretraining:
                     break
             self._saver.wait()
         return self._finish(wish)
+
+    def _records(self) -> Generator[StepRecord, None, None]:
+        """Every step to the end, fed anew whenever their number changes."""
+        pin, pages = self._machine.device.type == "cuda", self.trainer.graphs is not None
+        counters = self.trainer.counters
+        while counters.step < self._plan.steps and not self._converged():
+            schedule = self.trainer.schedule
+            inputs = feed(self._material.corpus, schedule, counters.step, counters.position, pin, pages)
+            with closing(inputs):
+                for record in self.trainer.run(inputs):
+                    self._keep_time()
+                    yield record
+                    if self.trainer.schedule is not schedule:
+                        break
+
+    def _keep_time(self) -> None:
+        """Plan more steps or fewer, where the run has a time and its pace asks for it."""
+        counters, before, plan = self.trainer.counters, self.trainer.schedule, self._plan
+        if self._clock is None or before.growing(counters.step):
+            return
+        steps = self._clock.steps(plan.steps, counters.step, parallel.mean(counters.seconds))
+        if steps == plan.steps:
+            return
+        self._progress.say(f"step {counters.step:,}: at this pace the time is enough for {steps:,} steps")
+        self._follow(plan.of_steps(steps))
+        if steps > counters.step:
+            stage = self.trainer.schedule.stage(counters.step)
+            if stage.length != before.stage(counters.step - 1).length and stage.start != counters.step:
+                counters.position = Position(counters.position.epoch + 1)  # as where a stage begins: see feed
+        if parallel.rank() == 0:
+            write_plan(self._plan, self._run)
 
     def _show(self, record: StepRecord, stage: Stage, metrics: Metrics | None) -> None:
         if metrics and (record.skipped or record.step % max(1, self._plan.steps // _LINES) == 0):
@@ -317,6 +354,7 @@ class Pretraining:
     def _save(self) -> None:
         trainer = self.trainer
         facts: dict[str, Any] = {
+            "steps": self._plan.steps,
             "counters": asdict(trainer.counters),
             "best": self._best if math.isfinite(self._best) else None,
             "kept": self._kept if math.isfinite(self._kept) else None,

@@ -47,11 +47,15 @@ class Schedule:
     def batch_tokens(self, step: int) -> int:
         """Tokens of a step, over all ranks."""
         train = self.recipe.train
-        growing = round(train.batch_warmup * self.steps)
-        if step >= growing:
+        if not self.growing(step):
             return train.batch_tokens
+        growing = round(train.batch_warmup * self.steps)
         share = 1 / _SMALLEST + (1 - 1 / _SMALLEST) * step / growing
         return max(1, round(train.batch_tokens * share))
+
+    def growing(self, step: int) -> bool:
+        """Whether a step's batch is smaller than the next ones."""
+        return step < round(self.recipe.train.batch_warmup * self.steps)
 
     def stages(self) -> list[Stage]:
         """The lengths of sequences in turn, covering every step once."""
