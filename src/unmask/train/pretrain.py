@@ -287,7 +287,8 @@ class Pretraining:
         steps = self._clock.steps(plan.steps, counters.step, parallel.mean(counters.seconds))
         if steps == plan.steps:
             return
-        self._progress.say(f"step {counters.step:,}: at this pace the time is enough for {steps:,} steps")
+        left = f"at this pace the time is enough for {steps:,} steps" if steps > counters.step else "time is up"
+        self._progress.say(f"step {counters.step:,}: {left}")
         self._follow(plan.of_steps(steps))
         if steps > counters.step:
             stage = self.trainer.schedule.stage(counters.step)
