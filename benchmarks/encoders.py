@@ -39,7 +39,7 @@ TASKS = {
         "assin2-rte", "assin2-sts", "lener-br", "harem", "sentiment-repro", "sentiment-reli", "faquad",
         "pos-pt",
     ],
-    "en-more": ["mnli", "qqp", "wikiann-en"],
+    "en-more": ["wsc", "mnli", "qqp", "wikiann-en"],
     "pt-more": [
         "assin-ptbr-rte", "assin-ptbr-sts", "assin-ptpt-rte", "assin-ptpt-sts", "wikiann-pt",
     ],

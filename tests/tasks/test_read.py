@@ -236,6 +236,19 @@ def test_iob2_keeps_the_spans(tags: list[str]) -> None:
     assert to_iob2(normalised) == normalised
 
 
+def test_a_text_of_several_columns(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "título,corpo,{a},nota\nBarco,Partiu.,x,2\n")
+    columns = Columns("{título}: {corpo} {", "{a}", "nota")  # the second is a name as it stands
+    assert [(e.text, e.pair) for e in read_examples("pair", path, columns)] == [("Barco: Partiu. {", "x")]  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="no column titulo, only título.*did you mean título"):
+        read_examples("pair", path, Columns("{titulo}: {corpo}", "{a}", "nota"))
+    with pytest.raises(InputError, match="no column {nota}, only"):
+        read_examples("pair", path, Columns("corpo", "{a}", "{nota}"))
+    rows = write(tmp_path / "a.jsonl", {"title": "Boat", "body": None, "label": 1})
+    with pytest.raises(InputError, match="line 1: body holds no text"):
+        read_examples("classify", rows, Columns("{title} {body}"))
+
+
 def test_questions(tmp_path: Path) -> None:
     found = read_examples("qa", write(tmp_path / "a.json", SQUAD))
     assert [e.answers for e in found] == [(Span("Setúbal", 25),), (), (Span("Aurora", 36),)]  # type: ignore[union-attr]

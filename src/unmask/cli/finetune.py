@@ -44,7 +44,11 @@ _EXAMPLES = """
 """
 TextColumn = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Column of the text, or its number from 1.", show_default=False),
+    typer.Option(
+        metavar="NAME",
+        help="Column of the text, or its number from 1; '{title}: {body}' is made of two.",
+        show_default=False,
+    ),
 ]
 PairColumn = Annotated[
     str | None, typer.Option(metavar="NAME", help="Column of the second text.", show_default=False)

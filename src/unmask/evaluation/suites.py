@@ -146,7 +146,7 @@ class FinetuneSuite(_Common):
     metric: Literal["accuracy", "matthews", "macro_f1", "pearson", "spearman"] | None = None
     """The score of classes or numbers that stands for the suite; tags and answers have their F1."""
     columns: dict[Literal["text", "pair", "label"], str] = Field(default_factory=dict)
-    """Where the file's own names are not recognised; numbers from 1 if it has no header."""
+    """Where the file's own names are not known; numbers from 1 without a header, `{a}: {b}` joins two."""
     examples: Positive = 10_000
     """At most so many are learned from."""
     scored: Positive = 2000

@@ -1,6 +1,7 @@
 """Which column of a table holds what: as the user says, else by the names such columns usually have."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -22,9 +23,15 @@ _CLASS = (
 _NUMBER = ("score", "similarity", "value", "rating", "stars", "label", "target", "nota", "valor")
 
 
+_NAMED = re.compile(r"\{([^{}]+)\}")
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Names of columns, or their numbers from 1 in a file without a header; None: by their usual names."""
+    """Names of columns, or their numbers from 1 in a file without a header; None: by their usual names.
+
+    A text may be made of several columns: `{title}: {body}` has the values of both.
+    """
 
     text: str | None = None
     pair: str | None = None
@@ -71,7 +78,7 @@ def resolve(there: Sequence[str], task: TextTask, columns: Columns, place: str, 
     label = None
     labels = columns.labels if labelled else ()
     for name in labels:
-        _find(there, name, (), "label", place)
+        _check(there, name, place)
     if labelled and not labels:
         label = _find(there, columns.label, _NUMBER if task == "regress" else _CLASS, "label", place)
     return Columns(text, pair, label, labels)
@@ -81,9 +88,9 @@ def _find(
     there: Sequence[str], said: str | None, usual: Sequence[str], what: str, place: str, needed: bool = True
 ) -> str | None:
     if said is not None:
-        if said in there:
-            return said
-        raise no_column(there, said, place, "name it as it stands there")
+        for name in [said] if said in there or what == "label" else _NAMED.findall(said) or [said]:
+            _check(there, name, place)
+        return said
     found = usual_column(there, usual)
     if found is None and needed:
         raise InputError(
@@ -91,6 +98,11 @@ def _find(
             " by name, or by number (from 1) if the file has no header"
         )
     return found
+
+
+def _check(there: Sequence[str], name: str, place: str) -> None:
+    if name not in there:
+        raise no_column(there, name, place, "name it as it stands there")
 
 
 def text_example(
@@ -109,6 +121,8 @@ def text_example(
 
 
 def _text(row: Mapping[str, Any], column: str, place: str) -> str:
+    if column not in row and _NAMED.search(column):
+        return _NAMED.sub(lambda named: _text(row, named[1], place), column)
     value = row.get(column)
     if value is None or isinstance(value, list | dict):
         raise InputError(f"{place}: {column} holds no text")
