@@ -270,7 +270,12 @@ def test_questions(tmp_path: Path) -> None:
     [
         ("classify", "a.csv", "", "a.csv is empty"),
         ("classify", "a.csv", "text,label\n", r"a.csv has a header \(text, label\) but no rows"),
-        ("classify", "a.tsv.gz", gzip.compress(b"text\tlabel\n\n"), r"a.tsv.gz has a header \(text, label\)"),
+        (
+            "classify",
+            "a.tsv.gz",
+            gzip.compress(b"text\tlabel\n\n", mtime=0),
+            r"a.tsv.gz has a header \(text, label\)",
+        ),
         ("classify", "a.jsonl", "\n", "a.jsonl is empty"),
         ("tag", "a.tsv", "\n\n", "a.tsv is empty"),
         ("tag", "a.conll", "\n\n", "a.conll is empty"),
