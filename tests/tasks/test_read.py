@@ -244,6 +244,9 @@ def test_a_text_of_several_columns(tmp_path: Path) -> None:
         read_examples("pair", path, Columns("{titulo}: {corpo}", "{a}", "nota"))
     with pytest.raises(InputError, match="no column {nota}, only"):
         read_examples("pair", path, Columns("corpo", "{a}", "{nota}"))
+    bare = write(tmp_path / "bare.csv", "Barco,Partiu.,2\nPorto,Chegou.,0\n")
+    found = read_examples("classify", bare, Columns("{1}: {2}", None, "3"))
+    assert [(e.text, e.target) for e in found] == [("Barco: Partiu.", "2"), ("Porto: Chegou.", "0")]  # type: ignore[union-attr]
     rows = write(tmp_path / "a.jsonl", {"title": "Boat", "body": None, "label": 1})
     with pytest.raises(InputError, match="line 1: body holds no text"):
         read_examples("classify", rows, Columns("{title} {body}"))
