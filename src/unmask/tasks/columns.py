@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from unmask.errors import InputError
 from unmask.tasks.examples import Target, TextExample
-from unmask.text.columns import TEXT, listed, no_column, usual_column
+from unmask.text.columns import TEXT, listed, no_column, not_text, usual_column
 
 TextTask = Literal["classify", "pair", "regress"]
 
@@ -126,10 +126,18 @@ def text_example(
 
 def _text(row: Mapping[str, Any], column: str, place: str) -> str:
     if column not in row and _NAMED.search(column):
-        return _NAMED.sub(lambda named: _text(row, named[1], place), column)
+        return _NAMED.sub(lambda named: _written(row, named[1], place), column)
+    value = row.get(column)
+    if not isinstance(value, str):
+        raise not_text(value, column, place)
+    return value
+
+
+def _written(row: Mapping[str, Any], column: str, place: str) -> str:
+    """A value within a text: a number says something there, alone it is the wrong column."""
     value = row.get(column)
     if value is None or isinstance(value, list | dict):
-        raise InputError(f"{place}: {column} holds no text")
+        raise not_text(value, column, place)
     return str(value)
 
 
