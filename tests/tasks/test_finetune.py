@@ -361,7 +361,7 @@ def test_validation_examples_that_are_trained_on_are_told(
     train = reviews()[:-12]
     valid = [*train[:known], *reviews()[len(train) + known :]]
     result = finetune("classify", base, train, valid, tmp_path / "out", settings, progress=heard)
-    assert heard.said[0].startswith(f"{known} of 12 validation examples are trained on too: ")
+    assert heard.said[0].startswith(f"{known} of 12 validation examples trained on too: ")
     assert result.valid_in_train == known
     assert result.judges == f"12 examples, {words} of which it was trained on"
     assert f"On {result.judges} and chosen by:" in (tmp_path / "out/README.md").read_text("utf-8")
@@ -378,7 +378,7 @@ def test_a_split_is_made_and_said(tmp_path: Path, base: Path, fast: FinetuneConf
     watch = Signals(0)
     settings = fast.model_copy(update={"epochs": 1})
     result = finetune("classify", base, reviews(), None, tmp_path / "out", settings, progress=watch)
-    assert f"{result.valid_examples} of {len(reviews())} examples are held out" in watch.said[0]
+    assert f"{result.valid_examples} of {len(reviews())} examples held out" in watch.said[0]
     assert result.valid_examples == 8
 
 
@@ -450,7 +450,7 @@ SPACES = TaggedExample(("", " "), ("O", "B-X"))
             [],
             {},
             InputError,
-            "t.conll, line 3: 2 words but 1 tags",
+            "t.conll, line 3: 2 words but 1 tag;",
         ),
         (
             "tag",
@@ -592,5 +592,5 @@ def test_training_texts_that_are_cut_are_told(
     settings = FinetuneConfig(epochs=1)
     finetune("classify", base, examples, examples[:9], tmp_path / "out", settings, progress=heard)
     count, advice = (80, "") if pair else (1, ": --set long=mean reads such texts whole")
-    told = f"{count} of {len(examples)} training examples have more than 48 tokens and were cut{advice}"
+    told = f"{count} of {len(examples)} training examples cut to 48 tokens{advice}"
     assert told in heard.said

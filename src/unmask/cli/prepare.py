@@ -18,6 +18,7 @@ from unmask.cli.options import (
     print_json,
     progress,
 )
+from unmask.progress import counted
 
 _EXAMPLES = """
     unmask prepare corpus/ --tokenizer vocab/ -o shards/
@@ -176,4 +177,4 @@ def _print_corpus(folder: Path, manifest: dict[str, Any]) -> None:
             table.add_row("" if number else split, language, *counts, fertility, shards)
     Console().print(table)
     dropped = ", ".join(f"{count:,} {reason}" for reason, count in manifest["dropped"].items()) or "none"
-    typer.echo(f"{folder}: {manifest['documents_read']:,} documents read; dropped: {dropped}")
+    typer.echo(f"{folder}: {counted(manifest['documents_read'], 'document')} read; dropped: {dropped}")

@@ -22,7 +22,7 @@ from unmask.predict.folders import find_folder
 from unmask.predict.predictor import Floats, Predictor
 from unmask.predict.sentence import SentenceSettings, read_sentence_settings, write_sentence_settings
 from unmask.predict.tasks import NotFiniteError
-from unmask.progress import SILENT, Progress
+from unmask.progress import SILENT, Progress, counted
 from unmask.report import Cell, Part, Table, write_page
 from unmask.runs import Metrics
 from unmask.target import check_room, check_target
@@ -193,8 +193,8 @@ class _Training:
                 log.write(record)
             curve = [(float(r["step"]), r["loss"]) for r in self.records if r["split"] == "train"]
             parts: list[Part] = [
-                f"{result.train_examples:,} examples ({result.learnt_from}), {result.steps:,} steps at lr "
-                f"{result.lr:g}, {result.seconds:,.0f} s."
+                f"{counted(result.train_examples, 'example')} ({result.learnt_from}), "
+                f"{counted(result.steps, 'step')} at lr {result.lr:g}, {result.seconds:,.0f} s."
             ]
             if result.before and result.after:
                 parts.append(f"The weights of epoch {result.kept_epoch} were kept, the best by spearman.")

@@ -21,7 +21,7 @@ from unmask.predict.classify import Classifier
 from unmask.predict.folders import find_folder
 from unmask.predict.settings import TaskSettings
 from unmask.predict.tasks import TaskModel
-from unmask.progress import SILENT, Progress
+from unmask.progress import SILENT, Progress, counted
 from unmask.runs import Metrics
 from unmask.target import check_room, check_target
 from unmask.tasks.batches import Item, TaskFeed
@@ -79,10 +79,11 @@ def finetune(  # noqa: PLR0913  the last is given by name alone
         raise InputError("there is no example to learn from")
     mark = data_mark(training)
     if valid is None:
-        training, validation = split_examples(training, settings.valid)
+        examples = training
+        training, validation = split_examples(examples, settings.valid)
         progress.say(
-            f"no validation file: {len(validation):,} of {len(training) + len(validation):,} examples"
-            " are held out, by a hash of their text"
+            f"no validation file: {len(validation):,} of {counted(len(examples), 'example')} held out,"
+            " by a hash of their text"
         )
     else:
         validation = load_examples(task, valid, columns)
@@ -175,7 +176,7 @@ def _train(made: Material, out: Path, wish: Wish, progress: Progress) -> list[Ru
         progress.say(cut)
     if isinstance(made.kind, Questions) and made.kind.lost:
         progress.say(
-            f"{made.kind.lost:,} answers are in no window whole: raise length or stride to learn from them"
+            f"{counted(made.kind.lost, 'answer')} in no window whole: raise length or stride to learn"
         )
     del prepared
     runs: list[Run] = []
@@ -201,8 +202,8 @@ def _cut_told(predictor: TaskModel, count: int) -> str | None:
         return None
     advice = "" if predictor.cut_pairs else ": --set long=mean reads such texts whole"
     return (
-        f"{predictor.cut_texts:,} of {count:,} training examples have more than {predictor.length} tokens"
-        f" and were cut{advice}"
+        f"{predictor.cut_texts:,} of {counted(count, 'training example')} cut to {predictor.length} tokens"
+        f"{advice}"
     )
 
 

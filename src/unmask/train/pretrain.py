@@ -296,7 +296,9 @@ class Pretraining:
         steps = self._clock.steps(plan.steps, counters.step, seconds)
         if steps == plan.steps:
             return
-        left = f"at this pace the time is enough for {steps:,} steps" if steps > counters.step else "time is up"
+        left = "time is up"
+        if steps > counters.step:
+            left = f"at this pace the time is enough for {steps:,} steps"
         self._progress.say(f"step {counters.step:,}: {left}")
         self._change(plan.changed(before, counters.step, steps))
         if steps > counters.step:
