@@ -22,6 +22,7 @@ import unmask
 from unmask.checkpoint import load_model, save_model
 from unmask.cli import app
 from unmask.errors import ConfigError, InputError, ModelError, OutputError, UserError
+from unmask.model.network import Model
 from unmask.predict import Answerer, Classifier, Tagger
 from unmask.progress import SILENT, Progress, Stage
 from unmask.runs import read_metrics
@@ -559,6 +560,29 @@ def test_an_epoch_that_diverges_is_not_kept(
     with pytest.raises(UserError, match=r"diverged: .* not finite at step \d; lower lr \(--lr, now 1e\+36\)"):
         finetune(task, base, given, given, tmp_path / "out", settings)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("batch", [4, 20])  # told by the steps, and at the end of the epoch
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_good_epoch_is_kept_where_a_later_one_diverges(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch, batch: int, seeds: int
+) -> None:
+    keep = Run._keep
+
+    def then_break(run: Run, model: Model, evaluation: Evaluation) -> None:
+        keep(run, model, evaluation)
+        next(model.parameters()).data.fill_(math.nan)
+
+    monkeypatch.setattr(Run, "_keep", then_break)
+    watch = Heard()
+    settings = FinetuneConfig(epochs=3, batch=batch, seeds=seeds)
+    result = finetune("classify", base, reviews(), reviews(), tmp_path / "out", settings, progress=watch)
+    assert (result.kept_epoch, len(result.seeds), result.stopped) == (1, seeds, None)
+    told = [said for said in watch.said if "diverged" in said]
+    assert [said[:6] for said in told] == ["seed 0", "seed 1"][:seeds]
+    assert "not finite" in told[0]
+    assert told[0].endswith("; kept: epoch 1 of seed 0")
+    unmask.load(tmp_path / "out")(["o livro excelente"])
 
 
 def test_a_model_of_nans_is_told(tmp_path: Path, base: Path, tokenizer: Tokenizer) -> None:

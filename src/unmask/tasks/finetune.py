@@ -27,6 +27,7 @@ from unmask.target import check_room, check_target
 from unmask.tasks.batches import Item, TaskFeed
 from unmask.tasks.card import task_card
 from unmask.tasks.columns import USUAL, Columns
+from unmask.tasks.divergence import DivergedError
 from unmask.tasks.examples import (
     Example,
     TaggedExample,
@@ -185,10 +186,18 @@ def _train(made: Material, out: Path, wish: Wish, progress: Progress) -> list[Ru
     with progress.stage("fine-tuning", settings.seeds * per_run, "steps") as stage:
         for seed, feed in feeds.items():
             runs.append(Run(made, seed))
-            runs[-1].train(valid, feed, wish, stage, progress)
+            diverged = None
+            try:
+                runs[-1].train(valid, feed, wish, stage, progress)
+            except DivergedError as error:
+                diverged = error
             if not wish.asked_by:
                 stage.advance(per_run - runs[-1].steps)
             best = max(runs, key=lambda run: run.score)
+            if diverged:
+                if best.best is None:
+                    raise diverged
+                progress.say(f"seed {seed}: {diverged}; kept: epoch {best.best_epoch} of seed {best.seed}")
             for run in runs:
                 run.weights = run.weights if run is best else {}
             if wish.asked_by:
