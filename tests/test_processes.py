@@ -100,6 +100,21 @@ def test_signals_wait_for_the_block_to_end() -> None:
     assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {signal.SIGINT, signal.SIGTERM}
 
 
+def test_nothing_is_said_of_locks_where_sigterm_ends_a_pool(tmp_path: Path) -> None:
+    script = tmp_path / "work.py"
+    script.write_text(
+        "import os, signal, time\n"
+        "from unmask.processes import worker_pool, workers_end_first\n"
+        "if __name__ == '__main__':\n"
+        "    with workers_end_first(), worker_pool(1) as pool:\n"
+        "        pool.submit(int).result()\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        time.sleep(60)\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGTERM, "", "")
+
+
 def test_a_dead_worker_is_one_clear_line() -> None:
     with pytest.raises(UserError, match="a worker process died"), worker_errors(), worker_pool(1) as pool:
         lost: Future[None] = pool.submit(os._exit, 9)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from unmask.progress import SILENT, Console, _BarStage, _PlainStage, duration
+from unmask.progress import SILENT, Console, _BarStage, _PlainStage, counted, duration
 
 
 def test_silent_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,6 +45,20 @@ def test_what_was_done_before_says_nothing_of_the_rate(
         capsys.readouterr()
         stage.advance(20)  # in ten seconds
         assert capsys.readouterr().err == "training: 320 of 500 steps · 2 steps/s · 90 s left\n"
+
+
+def test_one_is_singular(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_PlainStage, "interval", 0.0)
+    assert [counted(many, "text") for many in (0, 1, 2000)] == ["0 texts", "1 text", "2,000 texts"]
+    assert [counted(2, noun) for noun in ("entry", "class", "training text")] == [
+        "2 entries", "2 classes", "2 training texts"
+    ]  # fmt: skip
+    with Console().stage("training", 1, "steps") as stage:
+        stage.advance(1)
+        assert "training: 1 of 1 step · " in capsys.readouterr().err
+        stage.expect(2)
+        stage.advance(0)
+        assert "training: 1 of 2 steps · " in capsys.readouterr().err
 
 
 def test_on_a_terminal_too(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +108,13 @@ def test_little_work_is_not_nothing(
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [(7.4, "7 seconds"), (150, "2.5 minutes"), (9000, "2.5 hours"), (864_000, "10.0 days")],
+    [
+        (1.2, "1 second"),
+        (7.4, "7 seconds"),
+        (150, "2.5 minutes"),
+        (9000, "2.5 hours"),
+        (864_000, "10.0 days"),
+    ],
 )
 def test_durations(seconds: float, shown: str) -> None:
     assert duration(seconds) == shown

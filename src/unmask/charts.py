@@ -12,6 +12,8 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from unmask.progress import counted
+
 Points = Sequence[tuple[float, float]]
 Matrix = Sequence[Sequence[float]]
 Spots = Sequence[tuple[float, float, str]]  # x, y and what is told when it is pointed at
@@ -156,7 +158,7 @@ def scatter(title: str, unit: str, groups: Mapping[str, Spots]) -> Chart:
             at_x = WIDTH / 2 + (x - middle_x) * scale
             at_y = top + _FIELD / 2 - (y - middle_y) * scale
             body.append(_mark(number, at_x, at_y, told))
-    said = "; ".join(f"{name}: {len(group)} points" for name, group in groups.items())
+    said = "; ".join(f"{name}: {counted(len(group), 'point')}" for name, group in groups.items())
     return _chart(title, unit, body, top + _FIELD + 8, said)
 
 

@@ -21,6 +21,7 @@ from unmask.files import atomic_path, safetensors_errors, write_atomic, write_js
 from unmask.model.network import Model
 from unmask.model.published import read_config, write_config
 from unmask.model.weights import LoadReport, assemble, disassemble
+from unmask.progress import counted
 from unmask.target import CONFIG, whole_folder
 
 WEIGHTS = "model.safetensors"
@@ -196,7 +197,7 @@ def _read_shards(
     lost = sorted(set(placed) - set(tensors))
     if lost:
         raise ModelError(
-            f"{folder}: the shards lack {len(lost)} weights that {index} names, such as {lost[0]}"
+            f"{folder}: the shards lack {counted(len(lost), 'weight')} that {index} names, such as {lost[0]}"
         )
     return tensors
 

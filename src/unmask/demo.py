@@ -11,7 +11,7 @@ from unmask.config import Recipe
 from unmask.data.shards import Corpus
 from unmask.errors import ConfigError, OutputError
 from unmask.files import atomic_path, disk_errors, write_atomic
-from unmask.progress import SILENT, Progress, duration
+from unmask.progress import SILENT, Progress, counted, duration
 from unmask.report import Heading, Part, Table, write_page
 from unmask.target import check_place
 from unmask.text import find_sources, harvest_docs
@@ -178,8 +178,9 @@ def _write_report(result: DemoResult) -> None:
         for example in result.examples
     ]
     parts: list[Part] = [
-        f"{result.documents:,} documents of installed documentation, {result.tokens:,} tokens, "
-        f"{result.tokens_per_word:.2f} tokens per word; {duration(result.seconds)} in all."
+        f"{counted(result.documents, 'document')} of installed documentation, "
+        f"{counted(result.tokens, 'token')}, {result.tokens_per_word:.2f} tokens per word; "
+        f"{duration(result.seconds)} in all."
     ]
     if result.filled:
         filled = [[each.text, ", ".join(each.words)] for each in result.filled]

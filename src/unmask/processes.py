@@ -15,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, redirect_stdout
 from multiprocessing import connection, get_context, parent_process, resource_tracker
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, BinaryIO, TypeVar
 
 from unmask.errors import ConfigError, OutputError, UserError
@@ -63,6 +63,24 @@ def signals_held(*numbers: signal.Signals) -> Iterator[None]:
             signal.signal(number, handler)
         for heard in held:
             signal.raise_signal(heard)
+
+
+@contextmanager
+def workers_end_first() -> Iterator[None]:
+    """Within the block SIGTERM ends the program as an exception does, or Python complains of locks."""
+    main = threading.current_thread() is threading.main_thread()  # no other may say what signals do
+    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager

@@ -96,7 +96,8 @@ class _Counter(Stage):
     def amount(self) -> str:
         rate = self.rate()
         of = f" of {_figure(self.total)}" if self.total else ""
-        return f"{_figure(self.done)}{of} {self.unit} · {_figure(rate)} {self.unit}/s"
+        unit = self.unit.removesuffix("s") if (self.total or self.done) == 1 else self.unit
+        return f"{_figure(self.done)}{of} {unit} · {_figure(rate)} {self.unit}/s"
 
 
 class _PlainStage(_Counter):
@@ -158,9 +159,17 @@ def _figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.2g}"
 
 
+def counted(many: int, noun: str) -> str:
+    """A number of things, in words: `1 text`, `2,000 texts`."""
+    if many == 1:
+        return f"1 {noun}"
+    stem, end = (noun[:-1], "ies") if noun[-1] == "y" else (noun, "es" if noun[-1] == "s" else "s")
+    return f"{many:,} {stem}{end}"
+
+
 def duration(seconds: float) -> str:
     """A time in the unit that suits it."""
     for name, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {name}"
-    return f"{seconds:.0f} seconds"
+    return counted(round(seconds), "second")

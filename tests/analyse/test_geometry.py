@@ -135,7 +135,7 @@ def test_bad_input(model: MaskedLM, vectors: Vectors, sentences: list[str]) -> N
         vectors.standardiser(9, "zscore")
     with pytest.raises(UserError, match="word or sentence, not 'token'"):
         vectors.standardiser(1, "zscore", "token")
-    with pytest.raises(InputError, match="5 sentences of 3 words or more are too few"):
+    with pytest.raises(InputError, match="5 sentences of 3 words or more: too few"):
         Vectors(model, sentences[:5])
     with pytest.raises(InputError, match="at least 20 pairs"):
         measure(vectors, [ScoredPair("a", "b", 1.0)])

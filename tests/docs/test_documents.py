@@ -71,7 +71,7 @@ def form(printed: str) -> list[str]:
     plain = re.sub(r"[\u2500-\u257f]", " ", printed)
     lines = [" ".join(_NUMBER.sub("#", line).split()) for line in plain.splitlines()]
     return [
-        re.sub(r"# (minutes|hours|days)\b", "# seconds", line)
+        re.sub(r"# (second|minutes|hours|days)\b", "# seconds", line)
         for line in lines
         if line and not _POOR.fullmatch(line)
     ]
@@ -94,6 +94,7 @@ def could_print(code: str, printed: str, shown: list[str]) -> bool:
 def test_output_that_could_not_be_printed_is_found() -> None:
     printed = "a table\n│ name │ 1,200 │\n\nthird, in 3 seconds\nlast: -0.5"
     assert could_print("", printed, ["a table", "name 7", "third, in 1.5 minutes", "last: 1e-05"])
+    assert could_print("", printed.replace("3 seconds", "1 second"), ["…", "third, in 5 seconds", "last: 2"])
     assert could_print("", printed, ["…", "third, …", "last: 2"])
     for wrong in (["a table"], ["…", "third, in 3 hours"], ["…", "last: #, 1"], ["…", "title 7", "…"]):
         assert not could_print("", printed, wrong)

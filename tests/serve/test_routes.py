@@ -108,6 +108,12 @@ def test_only_named_candidates_fill_a_mask(ask: Ask, client: httpx.Client, predi
     assert "not one piece" in refused.json()["error"]
 
 
+@pytest.mark.parametrize("inputs", [5, [5], [["O rio subiu.", 5]]])
+def test_a_number_is_no_text(inputs: object, client: httpx.Client) -> None:
+    refused = client.post("/predict", json={"inputs": inputs})
+    assert (refused.status_code, refused.json()["error_type"]) == (422, "validation"), refused.json()
+
+
 def test_classes(ask: Ask, predictors: Predictors) -> None:
     topics = predictors["topics"]
     assert isinstance(topics, Classifier)

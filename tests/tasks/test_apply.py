@@ -119,6 +119,18 @@ def test_rows_without_text(tmp_path: Path, classifier: Classifier) -> None:
         predict_file(classifier, tmp_path / "c.jsonl", tmp_path / "c.csv")
 
 
+def test_a_number_is_no_text(tmp_path: Path, classifier: Classifier, tagger: Tagger) -> None:
+    """In a file, in Python and (test_routes.py) on the server; in a .csv all is text."""
+    (tmp_path / "n.jsonl").write_text('{"text": "bom"}\n{"text": 5}\n')
+    for model in (classifier, tagger):
+        with pytest.raises(InputError, match="n.jsonl, line 2: text holds 5, not text$"):
+            predict_file(model, tmp_path / "n.jsonl", tmp_path / "n.csv")
+    with pytest.raises(InputError, match="^text 2 holds 5, not text$"):
+        classifier(["bom", 5])  # type: ignore[list-item]
+    (tmp_path / "n.csv").write_text("text\nbom\n5\n")
+    assert predict_file(classifier, tmp_path / "n.csv", tmp_path / "of-csv.csv") == 2
+
+
 @pytest.mark.parametrize("form", [".csv", ".jsonl"])
 def test_nothing_that_is_there_is_written_over(tmp_path: Path, classifier: Classifier, form: str) -> None:
     """The predictions of one model may be the input of another."""
@@ -233,7 +245,7 @@ def test_where_any_word_has_a_tag_all_do(tmp_path: Path, tagger: Tagger, form: s
 def test_as_many_tags_as_words(tmp_path: Path, tagger: Tagger) -> None:
     rows = [{"words": ["Rui"], "tags": []}, {"words": ["Rui", "mora"], "tags": ["O"]}]
     (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    with pytest.raises(InputError, match="in.jsonl, line 2: 2 words but 1 tags; give each word one tag"):
+    with pytest.raises(InputError, match="in.jsonl, line 2: 2 words but 1 tag; give each word one tag"):
         predict_file(tagger, tmp_path / "in.jsonl", tmp_path / "out.csv")
     (tmp_path / "bare.jsonl").write_text(json.dumps(rows[0]))
     predict_file(tagger, tmp_path / "bare.jsonl", tmp_path / "bare.conll")
@@ -331,7 +343,7 @@ def test_texts_that_were_cut_are_counted(tmp_path: Path, tokenizer: Tokenizer) -
         return done.stderr, out.read_text("utf-8")
 
     said, cut = run()
-    assert said == "2 of 3 rows have more than 32 tokens and were cut: --long mean reads such texts whole\n"
+    assert said == "2 of 3 rows cut to 32 tokens: --long mean reads such texts whole\n"
     assert run("--quiet") == ("", cut)
     said, whole = run("--long", "mean")
     assert said == ""
@@ -352,7 +364,7 @@ def test_a_first_text_that_windows_cut_is_counted_too(
         out = tmp_path / f"{cut}.csv"
         given = [str(tmp_path / "in.jsonl"), "-m", str(tmp_path / "model"), "-o", str(out), *options]
         done = CliRunner().invoke(app, ["predict", *given])
-        assert f"{cut} of 4 rows have more than 32 tokens and were cut\n" in done.stderr, done.output
+        assert f"{cut} of 4 rows cut to 32 tokens\n" in done.stderr, done.output
 
 
 def test_one_column_for_each_label(tmp_path: Path, base: Path) -> None:

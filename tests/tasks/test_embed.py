@@ -1,6 +1,7 @@
 """Sentence vectors: the losses, what files teach, and a folder that sentence-transformers opens."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from unmask.runs import read_metrics
 from unmask.tasks.batches import make_batch
 from unmask.tasks.columns import Columns
 from unmask.tasks.contrast import ContrastLoss, contrast_items, contrast_of, ordered
-from unmask.tasks.embed import EmbedResult, finetune_embed, read_texts
+from unmask.tasks.embed import EmbedResult, _Training, finetune_embed, read_texts
 from unmask.tasks.examples import TextExample
 from unmask.tasks.settings import EmbedConfig
 from unmask.tokenizer import Tokenizer
@@ -186,6 +187,22 @@ def test_mistakes_are_one_line(
     with pytest.raises(UserError, match=message):
         finetune_embed(base, train, valid, tmp_path / "out", quick(**values))
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("batch", [2, 20])
+def test_a_good_epoch_is_kept_where_a_later_one_diverges(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    validate = _Training._validate
+
+    def then_break(training: _Training) -> None:
+        validate(training)
+        next(training.model.parameters()).data.fill_(math.nan)
+
+    monkeypatch.setattr(_Training, "_validate", then_break)
+    result = finetune_embed(base, PAIRS, SCORED, tmp_path / "out", quick(epochs=3, batch=batch))
+    assert (result.kept_epoch, result.stopped) == (1, None)
+    assert np.isfinite(unmask.load(tmp_path / "out").embed(["o gato"])).all()
 
 
 def test_the_command(tmp_path: Path, base: Path) -> None:

@@ -171,7 +171,7 @@ def test_a_signal_keeps_what_is_done(tmp_path: Path, base: Path) -> None:
     assert result.stopped == signal.SIGTERM
     assert len(result.trials) == 1
     assert len(json.loads((tmp_path / "out/results.json").read_text("utf-8"))["trials"]) == 1
-    assert "Stopped after 1 trials: the rest was not measured." in (tmp_path / "out/report.html").read_text(
+    assert "Stopped after 1 trial: the rest was not measured." in (tmp_path / "out/report.html").read_text(
         "utf-8"
     )
 

@@ -22,6 +22,7 @@ import unmask
 from unmask.checkpoint import load_model, save_model
 from unmask.cli import app
 from unmask.errors import ConfigError, InputError, ModelError, OutputError, UserError
+from unmask.model.network import Model
 from unmask.predict import Answerer, Classifier, Tagger
 from unmask.progress import SILENT, Progress, Stage
 from unmask.runs import read_metrics
@@ -361,7 +362,7 @@ def test_validation_examples_that_are_trained_on_are_told(
     train = reviews()[:-12]
     valid = [*train[:known], *reviews()[len(train) + known :]]
     result = finetune("classify", base, train, valid, tmp_path / "out", settings, progress=heard)
-    assert heard.said[0].startswith(f"{known} of 12 validation examples are trained on too: ")
+    assert heard.said[0].startswith(f"{known} of 12 validation examples trained on too: ")
     assert result.valid_in_train == known
     assert result.judges == f"12 examples, {words} of which it was trained on"
     assert f"On {result.judges} and chosen by:" in (tmp_path / "out/README.md").read_text("utf-8")
@@ -378,7 +379,7 @@ def test_a_split_is_made_and_said(tmp_path: Path, base: Path, fast: FinetuneConf
     watch = Signals(0)
     settings = fast.model_copy(update={"epochs": 1})
     result = finetune("classify", base, reviews(), None, tmp_path / "out", settings, progress=watch)
-    assert f"{result.valid_examples} of {len(reviews())} examples are held out" in watch.said[0]
+    assert f"{result.valid_examples} of {len(reviews())} examples held out" in watch.said[0]
     assert result.valid_examples == 8
 
 
@@ -450,7 +451,7 @@ SPACES = TaggedExample(("", " "), ("O", "B-X"))
             [],
             {},
             InputError,
-            "t.conll, line 3: 2 words but 1 tags",
+            "t.conll, line 3: 2 words but 1 tag;",
         ),
         (
             "tag",
@@ -561,6 +562,29 @@ def test_an_epoch_that_diverges_is_not_kept(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("batch", [4, 20])  # told by the steps, and at the end of the epoch
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_good_epoch_is_kept_where_a_later_one_diverges(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch, batch: int, seeds: int
+) -> None:
+    keep = Run._keep
+
+    def then_break(run: Run, model: Model, evaluation: Evaluation) -> None:
+        keep(run, model, evaluation)
+        next(model.parameters()).data.fill_(math.nan)
+
+    monkeypatch.setattr(Run, "_keep", then_break)
+    watch = Heard()
+    settings = FinetuneConfig(epochs=3, batch=batch, seeds=seeds)
+    result = finetune("classify", base, reviews(), reviews(), tmp_path / "out", settings, progress=watch)
+    assert (result.kept_epoch, len(result.seeds), result.stopped) == (1, seeds, None)
+    told = [said for said in watch.said if "diverged" in said]
+    assert [said[:6] for said in told] == ["seed 0", "seed 1"][:seeds]
+    assert "not finite" in told[0]
+    assert told[0].endswith("; kept: epoch 1 of seed 0")
+    unmask.load(tmp_path / "out")(["o livro excelente"])
+
+
 def test_a_model_of_nans_is_told(tmp_path: Path, base: Path, tokenizer: Tokenizer) -> None:
     """No rate mends it; a fine-tuned one writes no predictions."""
     model, _ = load_model(base, heads=["classify"], changes={"labels": ("bad", "good")})
@@ -592,5 +616,5 @@ def test_training_texts_that_are_cut_are_told(
     settings = FinetuneConfig(epochs=1)
     finetune("classify", base, examples, examples[:9], tmp_path / "out", settings, progress=heard)
     count, advice = (80, "") if pair else (1, ": --set long=mean reads such texts whole")
-    told = f"{count} of {len(examples)} training examples have more than 48 tokens and were cut{advice}"
+    told = f"{count} of {len(examples)} training examples cut to 48 tokens{advice}"
     assert told in heard.said

@@ -244,6 +244,11 @@ def test_a_text_of_several_columns(tmp_path: Path) -> None:
         read_examples("pair", path, Columns("{titulo}: {corpo}", "{a}", "nota"))
     with pytest.raises(InputError, match="no column {nota}, only"):
         read_examples("pair", path, Columns("corpo", "{a}", "{nota}"))
+    bare = write(tmp_path / "bare.csv", "Barco,Partiu.,2\nPorto,Chegou.,0\n")
+    found = read_examples("classify", bare, Columns("{1}: {2}", None, "3"))
+    assert [(e.text, e.target) for e in found] == [("Barco: Partiu.", "2"), ("Porto: Chegou.", "0")]  # type: ignore[union-attr]
+    year = write(tmp_path / "year.jsonl", '{"title": "Boat", "year": 1999, "label": 1}\n')
+    assert read_examples("classify", year, Columns("{title} ({year})"))[0].text == "Boat (1999)"  # type: ignore[union-attr]
     rows = write(tmp_path / "a.jsonl", {"title": "Boat", "body": None, "label": 1})
     with pytest.raises(InputError, match="line 1: body holds no text"):
         read_examples("classify", rows, Columns("{title} {body}"))
@@ -289,6 +294,9 @@ def test_questions(tmp_path: Path) -> None:
         ("pair", "a.csv", "text,label\na,1\n", "which column holds the pair"),
         ("classify", "a.csv", "text,label\na,1\nb,\n", "line 3: the label is missing"),
         ("classify", "a.jsonl", '{"text": null, "label": 1}', "line 1: text holds no text"),
+        ("classify", "a.jsonl", '{"text": 5, "label": 1}', "line 1: text holds 5, not text"),
+        ("classify", "a.jsonl", '{"text": ["a"], "label": 1}', r"line 1: text holds \['a'\], not text"),
+        ("pair", "a.jsonl", '{"text": "a", "pair": true, "label": 1}', "line 1: pair holds True, not text"),
         ("regress", "a.csv", "text,score\na,1\nb,nan\n", "line 3: nan is no finite number"),
         ("classify", "a.csv", "text,text,label\na,b,x\n", "a.csv: its first row names two columns 'text'"),
         ("regress", "a.csv", 'text,score\na,"0,5"\n', "line 2: '0,5' is no number; write it like 4.5"),
@@ -310,7 +318,7 @@ def test_questions(tmp_path: Path) -> None:
             "a.tsv, line 2: .*a table of texts",
         ),
         ("tag", "a.tsv", "1\to dia bom\n0\to dia mau\n", "a.tsv, line 1: .*a table of texts.*, not CoNLL"),
-        ("tag", "a.jsonl", '{"words": ["a", "b"], "tags": ["O"]}', "line 1: 2 words but 1 tags"),
+        ("tag", "a.jsonl", '{"words": ["a", "b"], "tags": ["O"]}', "line 1: 2 words but 1 tag;"),
         ("tag", "a.conllu", "1\ta\tb\n", "line 1: 3 columns where CoNLL-U has 10"),
         ("qa", "a.json", "{}", "not SQuAD JSON.*no 'data'"),
         ("qa", "a.json", "[", "not SQuAD JSON"),

@@ -148,7 +148,7 @@ def test_a_later_stage_too_small_for_all_processes_is_told_at_once(
     material = gather(recipe, tmp_path, Start(data=shards))
     schedule = Schedule(material.recipe, 6)
     monkeypatch.setattr("unmask.train.parallel.ranks", lambda: 8)
-    with pytest.raises(ConfigError, match="6 sequences of 64 tokens a step are too few for 8 processes"):
+    with pytest.raises(ConfigError, match="6 sequences of 64 tokens a step: too few for 8 processes"):
         next(feed(material.corpus, schedule, 0, Position()))
     monkeypatch.setattr("unmask.train.parallel.ranks", lambda: 6)
     assert next(feed(material.corpus, schedule, 0, Position())).step == 0

@@ -167,6 +167,33 @@ def test_a_large_step_on_a_cpu_is_estimated_from_small_ones(
     assert dry_run(small(), tmp_path / "run", Start(data=shards)).estimated_from is None
 
 
+@pytest.mark.parametrize(
+    ("name", "documents", "told"),
+    [("a.csv", "block", False), ("a.txt", "block", True), ("a.txt", "line", False)],
+)
+def test_a_corpus_without_validation_is_told(
+    name: str, documents: str, told: bool, small: Make, shards: Path, tmp_path: Path, watcher: type
+) -> None:
+    (tmp_path / name).write_text("text\n" + "O padeiro saiu cedo de casa.\n" * 9, "utf-8")
+    changes = [
+        "prepare.valid=0",
+        "prepare.test=0",
+        "prepare.deduplicate=false",
+        f"text.documents={documents}",
+    ]
+    prepare(
+        find_sources([str(tmp_path / name)]), Tokenizer.load(shards / "tokenizer"), tmp_path / "shards",
+        small(*changes), workers=1,
+    )  # fmt: skip
+    watch = watcher()
+    pretrain(small("train.steps=1"), tmp_path / "run", Start(data=tmp_path / "shards"), progress=watch)
+    said = next(said for said in watch.said if said.startswith("no validation: "))
+    assert (
+        said.endswith("larger prepare.valid, or with text.documents=line if every line is a document") is told
+    )
+    assert said.endswith("larger prepare.valid") is not told
+
+
 def test_resume_begins_a_run_that_left_no_checkpoint(small: Make, shards: Path, tmp_path: Path) -> None:
     start = Start(data=shards)
     pretrain(small("train.steps=9"), tmp_path / "run", start, resume=True)

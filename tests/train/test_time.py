@@ -8,12 +8,15 @@ import pytest
 from tests.train.conftest import identical, rows, stopped_at
 
 from unmask.config import Recipe
+from unmask.progress import SILENT
 from unmask.train import plan as planning
 from unmask.train import pretrain as running
 from unmask.train.machine import Machine
 from unmask.train.material import Start, gather
-from unmask.train.plan import Clock, Speed
-from unmask.train.pretrain import pretrain
+from unmask.train.plan import Clock, RunPlan, Speed
+from unmask.train.pretrain import Pretraining, pretrain
+from unmask.train.schedule import Schedule
+from unmask.train.state import newest
 
 Make = Callable[..., Recipe]
 FOUND = {2: 9, 4: 7}
@@ -59,6 +62,56 @@ def test_a_run_out_of_time_ends() -> None:
     assert clock.steps(100, 30, 10.5) == 30
 
 
+def test_what_is_seen_at_one_look_alone() -> None:
+    assert Clock(10.0).steps(100, 1, 12.0) == 1, "the first step took all the time"
+    assert Clock(10.0, spent=9.6).steps(1000, 901, 11.6) == 901, "a slower machine goes on"
+    assert Clock(10.0).steps(1, 1, 0.1) == 100, "no step is left to look after"
+
+
+@pytest.mark.parametrize("changes", [[], ["train.batch_warmup=1.0"]])
+def test_a_run_whose_time_is_up_at_once(
+    changes: list[str], small: Make, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, run = small("train.steps=", "train.seconds=0.0001", *changes), tmp_path / "run"
+    monkeypatch.setattr(planning, "probe", lambda *_: Speed(recipe.train.batch_tokens * 60 / 0.0001, 1))
+    result = pretrain(recipe, run, Start(data=shards))
+    assert (result.steps, bool(result.model), result.stopped) == (1, True, None)
+    planned = json.loads((run / "plan.json").read_text("utf-8"))
+    assert (planned["steps"], planned["tokens"]) == (1, 48 if changes else 384)
+    assert pretrain(recipe, run, Start(data=shards), resume=True).steps == 1
+
+
+@pytest.mark.parametrize("warmup", ["0.0", "0.5"])
+def test_the_tokens_of_a_changed_plan(warmup: str, small: Make) -> None:
+    schedule = Schedule(small(f"train.batch_warmup={warmup}"), 100)
+    plan = RunPlan(100, 384, sum(map(schedule.batch_tokens, range(100))), 2.0, 1)
+    for step, steps in ((70, 80), (70, 300), (20, 20)):
+        taken = sum(map(schedule.batch_tokens, range(step)))
+        coming = sum(map(Schedule(schedule.recipe, steps).batch_tokens, range(step, steps)))
+        assert plan.changed(schedule, step, steps).tokens == taken + coming
+
+
+def test_the_mean_of_weights_is_of_the_end(
+    small: Make, shards: Path, tmp_path: Path, watcher: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four steps become twelve after the third, which was in the last half when there were four."""
+    monkeypatch.setattr(running, "Clock", Counted)
+    monkeypatch.setitem(FOUND, 3, 12)
+    monkeypatch.delitem(FOUND, 2)
+    monkeypatch.delitem(FOUND, 4)
+    recipe = small("train.steps=", "train.seconds=60", "train.average=0.5", "train.save_every=1")
+    monkeypatch.setattr(planning, "probe", lambda *_: Speed(recipe.train.batch_tokens * 4 / 60, 1))
+    run = tmp_path / "run"
+    pretrain(recipe, run, Start(data=shards), progress=stopped_at(4, watcher))
+    stopped = newest(run / "checkpoints")[0]
+    assert stopped
+    assert (stopped.average, stopped.facts["counters"]["averaged"]) == ({}, 0)
+    pretrain(recipe, run, Start(data=shards), resume=True)
+    ended = newest(run / "checkpoints")[0]
+    assert ended
+    assert ended.facts["counters"]["averaged"] == 6
+
+
 @pytest.mark.parametrize("wrong", [50.0, 0.02])
 def test_a_wrong_guess_is_mended(
     wrong: float, small: Make, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -96,3 +149,19 @@ def test_resumed_equals_uninterrupted_where_steps_changed(
     assert pretrain(recipe, tmp_path / "parts", Start(data=shards), resume=True).steps == 7
     assert identical(tmp_path / "whole", tmp_path / "parts")
     assert rows(tmp_path / "whole") == rows(tmp_path / "parts")
+
+
+def test_a_run_killed_after_it_planned_anew(
+    small: Make, shards: Path, tmp_path: Path, watcher: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint is of before: its plan is the one that is followed, and that is told."""
+    monkeypatch.setattr(running, "Clock", Counted)
+    recipe, run = small("train.steps=", "train.seconds=60"), tmp_path / "run"
+    monkeypatch.setattr(planning, "probe", lambda *_: Speed(recipe.train.batch_tokens * 6 / 60, 1))
+    pretrain(recipe, run, Start(data=shards), progress=stopped_at(1, watcher))
+    before = json.loads((run / "plan.json").read_text("utf-8"))
+    (run / "plan.json").write_text(json.dumps(before | {"steps": 9, "tokens": 9 * 384}), "utf-8")
+    training = Pretraining(gather(recipe, run, Start(data=shards)), Machine.choose(recipe.train), run, SILENT)
+    training.resume()
+    assert json.loads((run / "plan.json").read_text("utf-8")) == before
+    assert training.trainer.schedule.steps == 6

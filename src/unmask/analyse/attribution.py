@@ -25,6 +25,7 @@ from unmask.predict.inputs import MASKS, with_own_mask
 from unmask.predict.masked import MaskedLM
 from unmask.predict.predictor import Predictor
 from unmask.predict.quantise import Int8Linear
+from unmask.progress import counted
 from unmask.tokenizer import Encoding
 
 Ints = NDArray[np.int64]
@@ -181,7 +182,7 @@ def _widened(encoding: Encoding, place: int, size: int, limit: int) -> Encoding:
     """The text with as many masks at a place as the target has pieces."""
     if len(encoding) + size - 1 > limit:
         raise InputError(
-            f"with {size} pieces at the mask the text has {len(encoding) + size - 1} tokens, "
+            f"with {counted(size, 'piece')} at the mask the text has {len(encoding) + size - 1} tokens, "
             f"but the model takes at most {limit}: shorten it"
         )
     kept = np.repeat(np.arange(len(encoding)), np.where(np.arange(len(encoding)) == place, size, 1))

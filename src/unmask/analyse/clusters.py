@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from unmask.analyse.intrinsic import unit
 from unmask.errors import InputError
+from unmask.progress import counted
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -62,7 +63,9 @@ def group(points: Floats, count: int | None = None, seed: int = 0) -> Groups:
     The clouds are Gaussian with the spread of the points (after Liu et al. 2008, SigClust).
     """
     if count is not None and not 1 <= count <= len(points):
-        raise InputError(f"{count} senses cannot be found in {len(points)} uses: ask for fewer")
+        raise InputError(
+            f"{counted(count, 'sense')} cannot be found in {counted(len(points), 'use')}: ask for fewer"
+        )
     if count is not None:
         return _arranged(points, _k_means(points, count, seed))
     found = [_arranged(points, _k_means(points, k, seed)) for k in range(2, min(MOST, len(points) - 1) + 1)]
@@ -128,7 +131,9 @@ def agreement(labels: Sequence[object], members: Sequence[int] | Ints) -> Agreem
     from sklearn.metrics.cluster import contingency_matrix
 
     if len(labels) != len(members) or not len(labels):
-        raise InputError(f"{len(labels)} labels for {len(members)} uses: give one for each")
+        raise InputError(
+            f"{counted(len(labels), 'label')} for {counted(len(members), 'use')}: give one for each"
+        )
     names = [str(label) for label in labels]
     table = contingency_matrix(names, members)
     return Agreement(

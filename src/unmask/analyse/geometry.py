@@ -28,7 +28,7 @@ from unmask.analyse.intrinsic import (
 from unmask.errors import ConfigError, InputError
 from unmask.predict.predictor import Predictor
 from unmask.predict.standardise import METHODS, Method, Standardiser
-from unmask.progress import SILENT, Progress
+from unmask.progress import SILENT, Progress, counted
 from unmask.tokenizer import Encoding
 
 Floats = NDArray[np.float32]
@@ -143,8 +143,8 @@ class Vectors:
         kept = [number for number, words in enumerate(spoken) if len(words) >= _LEAST_WORDS]
         if len(kept) < LEAST_SENTENCES:
             raise InputError(
-                f"{len(kept)} sentences of {_LEAST_WORDS} words or more are too few to measure a space:"
-                f" give text with at least {LEAST_SENTENCES}"
+                f"{counted(len(kept), 'sentence')} of {_LEAST_WORDS} words or more: too few to measure a"
+                f" space; give text with at least {LEAST_SENTENCES}"
             )
         self.sentences = [sentences[number] for number in kept]
         self._rows: dict[tuple[int, int], int] = {}

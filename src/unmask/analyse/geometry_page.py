@@ -9,6 +9,7 @@ from unmask.analyse.geometry import RAW, Geometry, Measures
 from unmask.analyse.intrinsic import Interval
 from unmask.charts import Chart, Points, bars, lines
 from unmask.files import write_json
+from unmask.progress import counted
 from unmask.report import Folded, Heading, Part, Table, write_page
 
 LAYERS = (
@@ -70,8 +71,8 @@ def write_geometry(folder: Path, geometry: Geometry, model: str) -> None:
     write_json(folder / "geometry.json", plain(geometry))
     methods = [NAMES.get(method, method) for method in geometry.methods]
     said = (
-        f"{geometry.sentences:,} sentences; {geometry.words:,} words held, one random word of each sentence"
-        f" compared; {geometry.kinds:,} words in several contexts."
+        f"{counted(geometry.sentences, 'sentence')}; {counted(geometry.words, 'word')} held, one random word"
+        f" of each sentence compared; {counted(geometry.kinds, 'word')} in several contexts."
     )
     parts: list[Part] = [said, *geometry.notes, *charts(geometry)]
     parts += [Heading("As it is"), Table(LAYERS, layer_rows(geometry)), Folded("What is measured", _MEANING)]
@@ -82,7 +83,7 @@ def write_geometry(folder: Path, geometry: Geometry, model: str) -> None:
     if geometry.pairs:
         parts += [
             Heading("Effect on similarity"),
-            f"Spearman correlation over {geometry.pairs:,} pairs of texts.",
+            f"Spearman correlation over {counted(geometry.pairs, 'pair')} of texts.",
             Table(["layer", *methods], method_rows(geometry, lambda each: each.similarity)),
         ]
     for method in geometry.methods[1:]:

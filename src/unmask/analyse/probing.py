@@ -10,7 +10,7 @@ from unmask.charts import lines
 from unmask.errors import InputError
 from unmask.files import write_json
 from unmask.predict.predictor import Predictor
-from unmask.progress import SILENT, Progress
+from unmask.progress import SILENT, Progress, counted
 from unmask.report import Part, Table, write_page
 from unmask.text.conllu import LabelledSentence
 
@@ -53,7 +53,8 @@ def hold_back(sentences: Sequence[LabelledSentence]) -> tuple[list[LabelledSente
     """Every fifth sentence to score on, the others to learn from."""
     if len(sentences) < _FIFTH:
         raise InputError(
-            f"{len(sentences)} sentences with the label are too few to hold a fifth back: give a second file"
+            f"{counted(len(sentences), 'sentence')} with the label: too few to hold a fifth back; "
+            "give a second file"
         )
     learn = [sentence for number, sentence in enumerate(sentences, 1) if number % _FIFTH]
     return learn, list(sentences[_FIFTH - 1 :: _FIFTH])
@@ -110,6 +111,6 @@ def summary(found: ProbeReport) -> str:
     best = found.best
     return (
         f"{found.label} is read best at layer {best.layer}: {best.accuracy:.2%} right, selectivity"
-        f" {best.selectivity:.2%}; {len(found.values)} values, commonest {found.majority:.2%};"
-        f" {found.train_words:,} words to learn from, {found.test_words:,} to score on"
+        f" {best.selectivity:.2%}; {counted(len(found.values), 'value')}, commonest {found.majority:.2%};"
+        f" {counted(found.train_words, 'word')} to learn from, {found.test_words:,} to score on"
     )

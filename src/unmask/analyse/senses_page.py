@@ -8,6 +8,7 @@ from typing import Any
 from unmask.analyse.senses import Guess, PlacedUse, Senses
 from unmask.charts import Chart, Spots, scatter
 from unmask.files import write_json
+from unmask.progress import counted
 from unmask.report import Cell, Folded, Heading, Part, Table, write_page
 
 _AROUND = 70
@@ -50,16 +51,15 @@ def write_senses(folder: Path, found: Sequence[Senses], guesses: Guesses) -> Non
             rows = [[sense_name(senses, each.sense), shown(each), f"{each.margin:.2f}"] for each in guessed]
             parts += ["New texts:", Table(["sense", "text", "margin"], rows)]
         lines = (f"{use.sense + 1}  {shown(use)}" for use in senses.uses)
-        parts.append(Folded(f"All {len(senses.uses)} uses", "\n".join(lines)))
+        parts.append(Folded(f"All {counted(len(senses.uses), 'use')}", "\n".join(lines)))
     write_page(folder / "senses.html", "Senses of " + ", ".join(each.word for each in found), parts)
 
 
 def summary(senses: Senses) -> str:
     """In a line: how often, in which forms, how many senses."""
     forms = ", ".join(f"{form} {count:,}" for form, count in senses.forms.items())
-    count = len(senses.senses)
     apart = "" if senses.silhouette is None else f" (silhouette {senses.silhouette:.2f})"
-    return f"{len(senses.uses):,} uses ({forms}), {count} sense{'' if count == 1 else 's'}{apart}."
+    return f"{counted(len(senses.uses), 'use')} ({forms}), {counted(len(senses.senses), 'sense')}{apart}."
 
 
 def sense_name(senses: Senses, number: int) -> str:

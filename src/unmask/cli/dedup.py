@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from unmask.cli.options import Changes, Json, Quiet, RecipeCommand, RecipeFile, Texts, print_json, progress
+from unmask.progress import counted
 
 _EXAMPLES = """
     unmask dedup corpus/ -o unique.jsonl.zst
@@ -51,8 +52,8 @@ def dedup(
         return
     dropped = "".join(f", {count:,} dropped as {reason}" for reason, count in sorted(result.dropped.items()))
     typer.echo(
-        f"{result.documents:,} documents: {result.kept:,} kept, {result.near_duplicates:,} near-duplicates"
-        f" removed{dropped} -> {out}"
+        f"{counted(result.documents, 'document')}: {result.kept:,} kept, "
+        f"{counted(result.near_duplicates, 'near-duplicate')} removed{dropped} -> {out}"
     )
     for pair in result.examples:
         typer.echo(f"\nalike {pair.similarity:.2f}\n  {_line(pair.first)}\n  {_line(pair.second)}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unmask.cli.options import Changes, Json, Quiet, RecipeCommand, changes, print_json, progress
-from unmask.progress import duration
+from unmask.progress import counted, duration
 
 if TYPE_CHECKING:
     from unmask.demo import DemoResult
@@ -44,11 +44,12 @@ def demo(
 def _print(result: "DemoResult", out: Path) -> None:
     training = result.training
     typer.echo(
-        f"{result.documents:,} documents, {result.tokens:,} tokens, {result.tokens_per_word:.2f} a word"
+        f"{counted(result.documents, 'document')}, {counted(result.tokens, 'token')}, "
+        f"{result.tokens_per_word:.2f} a word"
     )
     typer.echo(
-        f"{training.steps:,} steps, {training.tokens:,} tokens in {duration(training.seconds)}; "
-        f"{duration(result.seconds)} in all"
+        f"{counted(training.steps, 'step')}, {counted(training.tokens, 'token')} in "
+        f"{duration(training.seconds)}; {duration(result.seconds)} in all"
     )
     if training.valid:
         typer.echo(

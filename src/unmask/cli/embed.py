@@ -14,6 +14,7 @@ from unmask.cli.options import (
     print_json,
     progress,
 )
+from unmask.progress import counted
 
 _EXAMPLES = """
     unmask embed sentences.txt --model model/ -o vectors.npy
@@ -152,8 +153,8 @@ def embed(
         print_json(asdict(done))
         return
     before = f" ({done.kept:,} before an interruption)" if done.kept else ""
-    what = "" if level == "sentence" else f", {done.rows:,} {level}s"
-    typer.echo(f"{done.texts:,} texts{before}{what}, width {done.width}: {done.file}")
+    what = "" if level == "sentence" else f", {counted(done.rows, level)}"
+    typer.echo(f"{counted(done.texts, 'text')}{before}{what}, width {done.width}: {done.file}")
 
 
 def read_layer(text: str) -> Any:

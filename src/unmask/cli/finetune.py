@@ -16,6 +16,7 @@ from unmask.cli.options import (
     progress,
     with_settings,
 )
+from unmask.progress import counted
 
 if TYPE_CHECKING:
     from unmask.tasks.embed import EmbedResult
@@ -206,13 +207,13 @@ def _settings() -> "type[FinetuneConfig]":
 
 def _print_vectors(result: "EmbedResult") -> None:
     typer.echo(
-        f"{result.train_examples:,} examples ({result.learnt_from}), {result.steps:,} steps at lr "
-        f"{result.lr:g} in {result.seconds:,.0f} seconds"
+        f"{counted(result.train_examples, 'example')} ({result.learnt_from}), {counted(result.steps, 'step')}"
+        f" at lr {result.lr:g} in {counted(round(result.seconds), 'second')}"
     )
     if result.before and result.after:
         typer.echo(
             f"kept: epoch {result.kept_epoch}, the best by cosines against the scores of "
-            f"{result.valid_examples:,} pairs:"
+            f"{counted(result.valid_examples, 'pair')}:"
         )
         for name, value in result.before.items():
             typer.echo(f"  {name:<18} {value:.4f} before, {result.after[name]:.4f} after")
@@ -224,8 +225,8 @@ def _print(result: "FinetuneResult") -> None:
         typer.echo("stopped before the first validation: nothing is written")
         return
     typer.echo(
-        f"{result.train_examples:,} examples, {result.passes} at lr {result.lr:g} in "
-        f"{result.seconds:,.0f} seconds; kept: {result.kept}, the best on {result.judges}:"
+        f"{counted(result.train_examples, 'example')}, {result.passes} at lr {result.lr:g} in "
+        f"{counted(round(result.seconds), 'second')}; kept: {result.kept}, the best on {result.judges}:"
     )
     base = result.baseline
     if base and result.scores:

@@ -7,6 +7,7 @@ import typer
 
 from unmask.cli.finetune import PairColumn, TextColumn
 from unmask.cli.options import Json, ModelFolder, Quiet, print_json, progress
+from unmask.progress import counted
 
 _EXAMPLES = """
     unmask predict --model sentiment reviews.csv -o predicted.csv
@@ -69,8 +70,5 @@ def predict(
     count = predict_file(loaded, file, out, Columns(text_column, pair_column), said)
     if isinstance(loaded, Classifier) and loaded.cut_texts:
         advice = "" if loaded.cut_pairs else ": --long mean reads such texts whole"
-        said.say(
-            f"{loaded.cut_texts:,} of {count:,} rows have more than {loaded.length} tokens"
-            f" and were cut{advice}"
-        )
-    print_json({"rows": count, "file": str(out)}) if json_ else typer.echo(f"{count:,} rows: {out}")
+        said.say(f"{loaded.cut_texts:,} of {counted(count, 'row')} cut to {loaded.length} tokens{advice}")
+    print_json({"rows": count, "file": str(out)}) if json_ else typer.echo(f"{counted(count, 'row')}: {out}")

@@ -18,6 +18,7 @@ from unmask.cli.options import (
     print_json,
     progress,
 )
+from unmask.progress import counted
 
 _EXAMPLES = """
     unmask prepare corpus/ --tokenizer vocab/ -o shards/
@@ -92,11 +93,11 @@ def prepare(
     from unmask.config import load_recipe
     from unmask.data.prepare import Job, prepare_on_ray
     from unmask.data.prepare import prepare as run
+    from unmask.data.shards import lines_may_be_documents
     from unmask.errors import ConfigError
     from unmask.predict.folders import find_tokenizer
     from unmask.target import check_place
     from unmask.text import find_sources
-    from unmask.text.sources import split_suffix
     from unmask.tokenizer import Tokenizer
 
     settings = load_recipe(recipe, changes(set_, text__documents=documents, text__column=column))
@@ -122,11 +123,10 @@ def prepare(
     else:
         _print_corpus(out, manifest)
         if settings.prepare.valid and not manifest["splits"]["valid"]["documents"]:
-            plain = any(source.path is None or split_suffix(source.path)[0] == ".txt" for source in given[0])
             lines = ", or --documents line if every line is a document"
             typer.echo(
                 "no document fell to validation: for more, --set prepare.valid=0.2"
-                + lines * (plain and settings.text.documents != "line")
+                + lines * lines_may_be_documents(manifest)
             )
 
 
@@ -176,4 +176,4 @@ def _print_corpus(folder: Path, manifest: dict[str, Any]) -> None:
             table.add_row("" if number else split, language, *counts, fertility, shards)
     Console().print(table)
     dropped = ", ".join(f"{count:,} {reason}" for reason, count in manifest["dropped"].items()) or "none"
-    typer.echo(f"{folder}: {manifest['documents_read']:,} documents read; dropped: {dropped}")
+    typer.echo(f"{folder}: {counted(manifest['documents_read'], 'document')} read; dropped: {dropped}")

@@ -17,7 +17,7 @@ from unmask.cli.options import (
     recipe_section,
     with_settings,
 )
-from unmask.progress import duration
+from unmask.progress import counted, duration
 
 if TYPE_CHECKING:
     from unmask.train.plan import RunPlan
@@ -157,7 +157,7 @@ def _check_read(given: Sequence[str], data: bool, base: bool, taught: bool) -> N
 def _print_plan(plan: "RunPlan") -> None:
     typer.echo(f"parameters       {plan.parameters:,}")
     typer.echo(f"tokens a step    {plan.tokens_per_step:,}")
-    typer.echo(f"steps            {plan.steps:,} ({plan.tokens:,} tokens, {plan.epochs:.2f} epochs)")
+    typer.echo(f"steps            {plan.steps:,} ({counted(plan.tokens, 'token')}, {plan.epochs:.2f} epochs)")
     if plan.tokens_per_s and plan.memory_bytes and plan.seconds:
         told = (
             f"estimated from steps of {plan.estimated_from:,} tokens" if plan.estimated_from else "measured"
@@ -168,7 +168,9 @@ def _print_plan(plan: "RunPlan") -> None:
 
 
 def _print_result(result: "RunResult") -> None:
-    typer.echo(f"{result.steps:,} steps, {result.tokens:,} tokens in {duration(result.seconds)}")
+    typer.echo(
+        f"{counted(result.steps, 'step')}, {counted(result.tokens, 'token')} in {duration(result.seconds)}"
+    )
     if result.valid:
         shown = ", ".join(f"{name} {share:.1%}" for name, share in result.valid.accuracy.items())
         typer.echo(f"validation loss {result.valid.loss:.4f}, right: {shown}")

@@ -7,6 +7,7 @@ import typer
 
 from unmask.cli.embed import Column, PoolOption, Truncate, read_layer
 from unmask.cli.options import Json, ModelFolder, Quiet, load_model, print_json, progress
+from unmask.progress import counted
 
 _EXAMPLES = """
     unmask similar --model model/ --index index/ --add sentences.txt
@@ -119,7 +120,7 @@ def similar(
         )
         return
     if add is not None:
-        typer.echo(f"{added:,} texts added, {len(opened):,} in all: {index}")
+        typer.echo(f"{counted(added, 'text')} added, {len(opened):,} in all: {index}")
     for one in found:
         text = one.text
         if word is not None:

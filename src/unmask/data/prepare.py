@@ -32,7 +32,7 @@ from unmask.data.parts import PartPool
 from unmask.data.shards import FORMAT, MANIFEST, Special, read_manifest
 from unmask.errors import ConfigError, CorpusError, InputError, OutputError, UserError
 from unmask.files import digest, disk_errors, write_json
-from unmask.processes import cores, folder_lock, ray_cluster, run_on_ray
+from unmask.processes import cores, folder_lock, ray_cluster, run_on_ray, workers_end_first
 from unmask.progress import SILENT, Progress
 from unmask.text import NO_TEXT, Document, Source, State, TextColumns, read_sources, say_passed_over
 from unmask.tokenizer import Tokenizer
@@ -298,6 +298,7 @@ def _make_parts(
     total = sum(batch.expected_chars for batch in batches) / 1e6
     with (
         progress.stage("preparing", total or None, "MB") as stage,
+        workers_end_first(),
         PartPool(workers, tokenizer, recipe) as pool,
     ):
         for number, batch in enumerate(batches):

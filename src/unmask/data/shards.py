@@ -25,6 +25,7 @@ from safetensors.numpy import save_file
 from unmask.errors import CorpusError, InputError
 from unmask.files import atomic_path, digest, file_digest, safetensors_errors
 from unmask.progress import SILENT, Progress
+from unmask.text.sources import split_suffix
 from unmask.text.split import SPLITS
 
 FORMAT = 1
@@ -196,6 +197,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"{folder} has format {version}, this version reads {FORMAT}: {_ANEW.format(folder)}"
         )
     return dict(manifest)
+
+
+def lines_may_be_documents(manifest: Mapping[str, Any]) -> bool:
+    """Whether plain text is in it and cut otherwise: a row of a table is a document anyhow."""
+    forms = {split_suffix(Path(source["name"]))[0] for source in manifest["sources"]}
+    return manifest["text"]["documents"] != "line" and not forms.isdisjoint({".txt", ""})
 
 
 def corpus_fingerprint(manifest: Mapping[str, Any]) -> str:

@@ -19,13 +19,13 @@ from unmask.evaluation.mlm import mlm
 from unmask.evaluation.pairs import bias, minimal_pairs
 from unmask.evaluation.probe import probe
 from unmask.evaluation.results import RESULTS, SAMPLE, Outcome, Result
-from unmask.evaluation.show import count, update_card, write_report
+from unmask.evaluation.show import update_card, write_report
 from unmask.evaluation.suites import FinetuneSuite, Suite, data_folder, find_suites
 from unmask.evaluation.wic import wic
 from unmask.files import digest, file_digest, write_json
 from unmask.model.published import read_config
 from unmask.predict.folders import find_folder, model_fingerprint
-from unmask.progress import SILENT, Progress
+from unmask.progress import SILENT, Progress, counted
 from unmask.target import is_bundled
 
 KINDS: dict[str, Callable[[Context, Any], Outcome]] = {
@@ -80,7 +80,7 @@ def _run(context: Context, fingerprint: str, material: str, files: int) -> Resul
         return before
     if before is not None and context.sample is not None:
         _check_larger(before, context)
-    progress.say(f"{found.name}: reading {count(files, 'file')} (the whole suite: {found.suite.about})")
+    progress.say(f"{found.name}: reading {counted(files, 'file')} (the whole suite: {found.suite.about})")
     start = time.monotonic()
     try:
         outcome = KINDS[found.suite.kind](context, found.suite)
@@ -90,7 +90,7 @@ def _run(context: Context, fingerprint: str, material: str, files: int) -> Resul
         raise InputError(
             f"{error} (in a sample of {context.sample} of {found.name}: perhaps too few)"
         ) from error
-    progress.say(f"{found.name}: {count(len(outcome.items), 'item')} of {count(files, 'file')}")
+    progress.say(f"{found.name}: {counted(len(outcome.items), 'item')} of {counted(files, 'file')}")
     with progress.stage("resampling"):
         scores, groups = results.summarise(outcome, context.seed)
     suite, details = found.suite, {"files": files, **outcome.details}

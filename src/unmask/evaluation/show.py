@@ -9,6 +9,7 @@ from unmask.charts import Chart, bars, lines
 from unmask.evaluation.results import HEAD, SAMPLE, UNKNOWN_SHARE, Differences, Result
 from unmask.evaluation.statistics import Difference, Estimate
 from unmask.files import write_atomic
+from unmask.progress import counted
 from unmask.report import Heading, Part, Table, write_page
 
 SCORES = ("suite", "measure", "score", "95 % interval", "items")
@@ -39,7 +40,7 @@ def _notes(result: Result) -> Iterator[str]:
     if any(score.items == 1 for score in result.scores.values()):
         yield "a score of one item alone has no interval"
     if many := details.get(SAMPLE):
-        yield f"a sample of at most {count(many, 'item')} (--sample)"
+        yield f"a sample of at most {counted(many, 'item')} (--sample)"
     if (share := details.get(UNKNOWN_SHARE, 0)) > _MANY_UNKNOWN:  # easy to guess, and many bytes each
         yield f"{share:.1%} of the tokens are unknown to the vocabulary, which flatters these scores"
     if HEAD in details and "learned from" not in details:
@@ -61,11 +62,6 @@ def difference_table(found: Differences, names: tuple[str, str]) -> list[tuple[s
     return [("suite", "measure", *names, "difference", "95 % interval", "p"), *rows]
 
 
-def count(many: int, name: str) -> str:
-    """A number of things."""
-    return f"{many:,} {name}" + "s" * (many != 1)
-
-
 def number(value: float, sign: bool = False) -> str:
     """Enough digits, never an exponent; a difference shows its sign."""
     shown = f"{value:+.4f}" if abs(value) < 100 else f"{value:+,.1f}"
@@ -85,7 +81,7 @@ def write_report(path: Path, model: str, found: Sequence[Result]) -> None:
     for result in found:
         parts += [
             Heading(result.suite),
-            f"{count(result.main.items, 'item')}. The whole suite: {result.about}. "
+            f"{counted(result.main.items, 'item')}. The whole suite: {result.about}. "
             f"Data: {result.source}; {result.licence}. {result.seconds:,.0f} s.",
         ]
         parts += [f"{name}: {value}" for name, value in result.details.items() if name != "layers"]

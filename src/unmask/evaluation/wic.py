@@ -10,7 +10,7 @@ from unmask.evaluation.context import Context
 from unmask.evaluation.results import Measure, Outcome
 from unmask.evaluation.suites import WicSuite
 from unmask.predict.predictor import Predictor
-from unmask.progress import Progress
+from unmask.progress import Progress, counted
 from unmask.text.sources import Source
 from unmask.text.stream import numbered_lines
 
@@ -54,7 +54,9 @@ def read_uses(context: Context, pattern: str) -> tuple[list[Use], Bools, list[st
     if not lines:
         raise InputError(f"{paths[0]} is empty")
     if len(lines) != len(gold):
-        raise InputError(f"{paths[0]} has {len(lines)} lines, but {paths[1]} has {len(gold)} answers")
+        raise InputError(
+            f"{paths[0]} has {counted(len(lines), 'line')}, but {paths[1]} has {counted(len(gold), 'answer')}"
+        )
     uses: list[list[Use]] = [[], []]
     for number, line in enumerate(lines, 1):
         try:

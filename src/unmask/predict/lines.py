@@ -6,7 +6,7 @@ from typing import Any
 
 from unmask.errors import InputError
 from unmask.progress import Progress
-from unmask.text.columns import no_column, taken, text_column
+from unmask.text.columns import no_column, not_text, taken, text_column
 from unmask.text.sources import Source, find_sources, split_suffix
 from unmask.text.stream import HALF, HALF_SAID, decoded
 from unmask.text.tables import read_table
@@ -80,7 +80,7 @@ def _text(row: dict[str, Any], column: str, place: str) -> str:
         raise no_column(list(row), column, place, _REMEDY)
     value = row[column]
     if value is not None and not isinstance(value, str):
-        raise InputError(f"{place}: {column} holds {str(value)[:40]}, not text")
+        raise not_text(value, column, place)
     if value and HALF.search(value):
         raise InputError(f"{place}: {column} {HALF_SAID}")
     return value or ""

@@ -26,7 +26,7 @@ from unmask.predict.onnx import OnnxModel
 from unmask.predict.predictor import Floats, Ints, Layer, Level, Predictor
 from unmask.predict.sentence import Pool
 from unmask.predict.standardise import Standardiser
-from unmask.progress import Stage
+from unmask.progress import Stage, counted
 from unmask.text.sources import Source
 from unmask.text.tables import nothing_in
 
@@ -211,7 +211,7 @@ def make_parts(
     for texts, size in _whole_chunks(model, work, jobs()):
         done += texts
         stage.advance(size)
-        stage.note(f"{done:,} texts")
+        stage.note(counted(done, "text"))
     if not paths:
         raise nothing_in(source, "text")
     return paths, alone

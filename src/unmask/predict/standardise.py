@@ -23,6 +23,7 @@ from safetensors.numpy import load, save
 
 from unmask.errors import ConfigError, InputError, ModelError
 from unmask.files import digest, write_atomic
+from unmask.progress import counted
 
 Method = Literal["zscore", "mean", "abtt", "whiten"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -189,7 +190,7 @@ def _without_top(covariance: Doubles, remove: int, count: int) -> Doubles:
     width = len(covariance)
     if not 1 <= remove < min(width, count):
         raise ConfigError(
-            f"abtt cannot remove {remove} of {width} directions, fitted on {count:,} vectors:"
+            f"abtt cannot remove {remove} of {width} directions, fitted on {counted(count, 'vector')}:"
             f" choose 1 to {min(width, count) - 1}"
         )
     top = np.linalg.eigh(covariance)[1][:, -remove:]

@@ -6,6 +6,7 @@ from typing import Any
 
 from unmask import __version__
 from unmask.predict.info import licence
+from unmask.progress import counted
 from unmask.tasks.run import FinetuneResult, Material
 from unmask.tasks.settings import EmbedConfig
 
@@ -23,14 +24,18 @@ def task_card(made: Material, result: FinetuneResult) -> str:
     header = [f"pipeline_tag: {_PIPELINES.get(result.task, 'text-classification')}"]
     if terms := licence(made.folder):
         header.append(f"license: {terms}")
-    learnt = {"all": "everything", 0: "the head alone"}.get(settings.layers)
-    learnt = learnt or f"the last {settings.layers} blocks and the head"
-    learnt = f"LoRA of rank {settings.lora} and the head" if settings.lora else learnt
+    if settings.lora:
+        learnt = f"LoRA of rank {settings.lora} and the head"
+    elif settings.layers == "all":
+        learnt = "everything"
+    else:
+        blocks = f"the last {counted(settings.layers, 'block')} and the head"
+        learnt = blocks if settings.layers else "the head alone"
     data = f" of {result.data}" if result.data else ""
     rows = {
         "task": result.task + (f" ({', '.join(labels[:30])})" if labels and result.task != "regress" else ""),
         "begun from": made.folder.resolve().name,
-        "training": f"{result.train_examples:,} examples{data}, {result.passes}, {learnt}",
+        "training": f"{counted(result.train_examples, 'example')}{data}, {result.passes}, {learnt}",
         "weights": f"{result.kept}, the best by {result.metric}",
         "settings": f"lr {result.lr:g}, batch {settings.batch}, length {made.task.length}",
     }
@@ -51,7 +56,7 @@ def task_card(made: Material, result: FinetuneResult) -> str:
         scores.append(
             f"| {name} | {value:.4f} | {result.baseline.scores[name]:.4f} | {result.meanings[name]} |"
         )
-    unseen = f"{result.valid_examples:,} examples that it was not trained on, but"
+    unseen = f"{counted(result.valid_examples, 'example')} that it was not trained on, but"
     judges = f"{result.judges} and" if result.valid_in_train else unseen
     return "\n".join(
         [
@@ -87,10 +92,10 @@ def sentence_card(
     header = ["library_name: sentence-transformers", "pipeline_tag: sentence-similarity"]
     if terms := licence(begun):
         header.append(f"license: {terms}")
-    learnt = f"{result['train_examples']:,} examples ({result['learnt_from']}), {result['steps']:,} steps"
+    examples, steps = counted(result["train_examples"], "example"), counted(result["steps"], "step")
     rows = [
         f"- begun from: {begun.resolve().name}",
-        f"- training: {learnt}",
+        f"- training: {examples} ({result['learnt_from']}), {steps}",
         *([f"- weights: epoch {result['kept_epoch']}, the best by spearman"] if result["kept_epoch"] else []),
         f"- settings: lr {result['lr']:g}, batch {settings.batch}, temperature {settings.temperature:g}",
         f"- vectors: {sentence['pool']} over the tokens, normalised",
@@ -99,7 +104,7 @@ def sentence_card(
     if result["before"] and result["after"]:
         known = f", {result['valid_in_train']:,} of which it was trained on, and"
         known = known if result["valid_in_train"] else " that it was not trained on, but"
-        pairs = f"{result['valid_examples']:,} pairs{known} chosen by"
+        pairs = f"{counted(result['valid_examples'], 'pair')}{known} chosen by"
         rows += ["", f"Correlation of cosines with the scores of {pairs}:", "", "| | before | after |"]
         rows.append("| --- | --- | --- |")
         for name, value in result["before"].items():

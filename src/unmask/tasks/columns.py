@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from unmask.errors import InputError
 from unmask.tasks.examples import Target, TextExample
-from unmask.text.columns import TEXT, listed, no_column, usual_column
+from unmask.text.columns import TEXT, listed, no_column, not_text, usual_column
 
 TextTask = Literal["classify", "pair", "regress"]
 
@@ -21,8 +21,6 @@ _CLASS = (
     "entailment", "classe", "categoria", "rótulo", "rotulo", "sentimento", "polaridade",
 )  # fmt: skip
 _NUMBER = ("score", "similarity", "value", "rating", "stars", "label", "target", "nota", "valor")
-
-
 _NAMED = re.compile(r"\{([^{}]+)\}")
 
 
@@ -41,8 +39,9 @@ class Columns:
 
     @property
     def said(self) -> list[str]:
-        """Every column that was said."""
-        return [name for name in (self.text, self.pair, self.label, *self.labels) if name is not None]
+        """Every column that was said, those that a text is made of one by one."""
+        texts = [name for said in (self.text, self.pair) if said is not None for name in _parts(said)]
+        return [*texts, *([] if self.label is None else [self.label]), *self.labels]
 
     @property
     def numbered(self) -> bool:
@@ -53,11 +52,16 @@ class Columns:
 USUAL = Columns()
 
 
+def _parts(said: str) -> list[str]:
+    """The columns that a text is made of."""
+    return _NAMED.findall(said) or [said]
+
+
 def is_header(first: Sequence[str], columns: Columns) -> bool:
     """Whether the first row holds the names of the columns."""
     if not columns.numbered or set(columns.said) <= set(first):
         return True
-    place = int(columns.text or 0)
+    place = 0 if columns.text is None else int(_parts(columns.text)[0])
     if 0 < place <= len(first) and first[place - 1].strip().lower() in TEXT:
         raise InputError(
             f"the first row names its columns ({listed(first)}): say them by name, for example "
@@ -88,7 +92,7 @@ def _find(
     there: Sequence[str], said: str | None, usual: Sequence[str], what: str, place: str, needed: bool = True
 ) -> str | None:
     if said is not None:
-        for name in [said] if said in there or what == "label" else _NAMED.findall(said) or [said]:
+        for name in [said] if said in there or what == "label" else _parts(said):
             _check(there, name, place)
         return said
     found = usual_column(there, usual)
@@ -122,10 +126,18 @@ def text_example(
 
 def _text(row: Mapping[str, Any], column: str, place: str) -> str:
     if column not in row and _NAMED.search(column):
-        return _NAMED.sub(lambda named: _text(row, named[1], place), column)
+        return _NAMED.sub(lambda named: _written(row, named[1], place), column)
+    value = row.get(column)
+    if not isinstance(value, str):
+        raise not_text(value, column, place)
+    return value
+
+
+def _written(row: Mapping[str, Any], column: str, place: str) -> str:
+    """A value within a text: a number says something there, alone it is the wrong column."""
     value = row.get(column)
     if value is None or isinstance(value, list | dict):
-        raise InputError(f"{place}: {column} holds no text")
+        raise not_text(value, column, place)
     return str(value)
 
 

@@ -22,7 +22,7 @@ from unmask.predict.cloze import Cloze
 from unmask.predict.masked import MaskedLM
 from unmask.predict.predictor import Predictor
 from unmask.predict.sentence import read_sentence_settings
-from unmask.progress import Progress, Stage
+from unmask.progress import Progress, Stage, counted
 from unmask.tasks import metrics
 from unmask.tasks.batches import Item, TaskFeed
 from unmask.tasks.divergence import check_begin, check_steps, judged
@@ -83,8 +83,9 @@ class Comparison:
         frozen = len(self.draws) * sum(method not in _TRAINED for method in self.methods)
         steps = self.settings.steps
         self.progress.say(
-            f"{trained} trainings of {steps} steps and {frozen} fits on frozen vectors, each scored on "
-            f"{len(self.made.valid):,} examples; fewer --sizes, --seeds or --set steps= take less time"
+            f"{counted(trained, 'training')} of {counted(steps, 'step')} and {counted(frozen, 'fit')} on"
+            f" frozen vectors, each scored on {counted(len(self.made.valid), 'example')}; fewer --sizes,"
+            " --seeds or --set steps= take less time"
         )
         # A fit counts as one step, and so does the scoring of a prompt without examples.
         total = trained * steps + frozen + ("cloze" in self.methods)
@@ -104,7 +105,7 @@ class Comparison:
         rarest = min(of, key=lambda label: len(of[label]))
         sizes = [size for size in sorted(set(self.settings.sizes)) if size <= len(of[rarest])]
         if len(sizes) < len(set(self.settings.sizes)):
-            reason = f"the class {rarest!r} has only {len(of[rarest])} examples"
+            reason = f"the class {rarest!r} has only {counted(len(of[rarest]), 'example')}"
             if not sizes:
                 raise InputError(f"{reason}: ask for fewer per class (--sizes)")
             self.progress.say(f"{reason}: larger sizes are left out")

@@ -14,6 +14,10 @@ from unmask.train.loop import Trainer
 _SKIPS = 5  # steps in a row that may fail
 
 
+class DivergedError(UserError):
+    """A training came to what is not finite; what was kept before is as good as it was."""
+
+
 def check_begin(model: Model, folder: Path) -> Model:
     """The model to begin with, whose weights are numbers: no rate would mend others."""
     if not _finite(model):
@@ -42,8 +46,8 @@ def _finite(model: Model) -> bool:
     return bool(torch.stack([weight.isfinite().all() for weight in model.parameters()]).all())
 
 
-def _diverged(trainer: Trainer, what: str, option: str) -> UserError:
+def _diverged(trainer: Trainer, what: str, option: str) -> DivergedError:
     rate = trainer.schedule.recipe.train.lr
-    return UserError(
+    return DivergedError(
         f"training has diverged: {what} at step {trainer.counters.step}; lower lr ({option}, now {rate:g})"
     )

@@ -22,7 +22,7 @@ from unmask.predict.folders import find_folder
 from unmask.predict.predictor import Floats, Predictor
 from unmask.predict.sentence import SentenceSettings, read_sentence_settings, write_sentence_settings
 from unmask.predict.tasks import NotFiniteError
-from unmask.progress import SILENT, Progress
+from unmask.progress import SILENT, Progress, counted
 from unmask.report import Cell, Part, Table, write_page
 from unmask.runs import Metrics
 from unmask.target import check_room, check_target
@@ -31,7 +31,7 @@ from unmask.tasks.batches import Item, TaskFeed
 from unmask.tasks.card import sentence_card
 from unmask.tasks.columns import USUAL, Columns, resolve, text_example
 from unmask.tasks.contrast import Contrast, ContrastLoss, contrast_items, contrast_of
-from unmask.tasks.divergence import check_begin, check_steps, judged
+from unmask.tasks.divergence import DivergedError, check_begin, check_steps, judged
 from unmask.tasks.examples import TextExample, count_repeated
 from unmask.tasks.finetune import file_name
 from unmask.tasks.read import open_source, rows_of
@@ -42,7 +42,7 @@ from unmask.tokenizer import Tokenizer
 from unmask.train.loop import StepRecord, Trainer, parameter_count
 from unmask.train.machine import Machine, repeatable
 from unmask.train.schedule import Schedule
-from unmask.train.signals import polite_signals
+from unmask.train.signals import Wish, polite_signals
 
 Texts = Path | str | Sequence[TextExample]
 _SCORE = ("score", "similarity", "relatedness", "relatedness_score", "similaridade", "nota")
@@ -105,13 +105,13 @@ def finetune_embed(
     training = _Training(folder, examples, pairs, settings, progress)
     check_room(Path(out), 4 * parameter_count(training.model))
     with repeatable(training.machine), polite_signals() as wish:
-        with progress.stage("fine-tuning", training.schedule.steps, "steps") as stage:
-            for record in training.steps():
-                stage.advance(1)
-                stage.note(f"loss {record.loss:.3f}")
-                if wish.asked_by:
-                    break
-        training.finish()
+        try:
+            training.train(wish)
+        except DivergedError as error:
+            if not training.best:
+                raise
+            progress.say(f"{error}; kept: epoch {training.kept_epoch}")
+        training.restore()
         result = training.result(str(out), None if wish.asked_by is None else int(wish.asked_by))
         result = replace(result, data=file_name(train), valid_in_train=repeated)
         training.save(Path(out), result, overwrite)
@@ -153,7 +153,27 @@ class _Training:
         self.kept_epoch: int | None = None
         self._scored_at = 0
 
-    def steps(self) -> Iterator[StepRecord]:
+    def train(self, wish: Wish) -> None:
+        """Train to the end, or until a signal asks to stop; score what was not."""
+        with self.progress.stage("fine-tuning", self.schedule.steps, "steps") as stage:
+            for record in self._steps():
+                stage.advance(1)
+                stage.note(f"loss {record.loss:.3f}")
+                if wish.asked_by:
+                    break
+        with judged(self.trainer):
+            self._validate()
+            if not self.valid:  # nothing was scored: a few vectors show whether the weights do
+                self.model.eval()
+                self._vectors([example.text for example in self.examples[:_TRIED]])
+
+    def restore(self) -> None:
+        """Go back to the best weights."""
+        if self.best:
+            self.model.load_state_dict(self.best)
+        self.model.eval()
+
+    def _steps(self) -> Iterator[StepRecord]:
         """Train, and score the model after each epoch."""
         for record in self.trainer.run(self.feed.steps(0, self.schedule.steps)):
             values = {"step": record.step, "loss": record.loss, "lr": record.lr, "seconds": record.seconds}
@@ -163,17 +183,6 @@ class _Training:
                 with judged(self.trainer):
                     self._validate()
             yield record
-
-    def finish(self) -> None:
-        """Score what was not, and go back to the best weights."""
-        with judged(self.trainer):
-            self._validate()
-            if not self.valid:  # nothing was scored: a few vectors show whether the weights do
-                self.model.eval()
-                self._vectors([example.text for example in self.examples[:_TRIED]])
-        if self.best:
-            self.model.load_state_dict(self.best)
-        self.model.eval()
 
     def result(self, out: str, stopped: int | None) -> EmbedResult:
         """What came of it."""
@@ -193,8 +202,8 @@ class _Training:
                 log.write(record)
             curve = [(float(r["step"]), r["loss"]) for r in self.records if r["split"] == "train"]
             parts: list[Part] = [
-                f"{result.train_examples:,} examples ({result.learnt_from}), {result.steps:,} steps at lr "
-                f"{result.lr:g}, {result.seconds:,.0f} s."
+                f"{counted(result.train_examples, 'example')} ({result.learnt_from}), "
+                f"{counted(result.steps, 'step')} at lr {result.lr:g}, {result.seconds:,.0f} s."
             ]
             if result.before and result.after:
                 parts.append(f"The weights of epoch {result.kept_epoch} were kept, the best by spearman.")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from unmask.errors import InputError
 from unmask.files import digest
-from unmask.progress import Progress
+from unmask.progress import Progress, counted
 
 Target = str | tuple[str, ...] | float | None
 """A class, any number of classes, a number, or nothing (to be predicted)."""
@@ -67,8 +67,8 @@ def count_repeated(valid: Sequence[Example], train: Sequence[Example], progress:
     repeated = sum(_content(example) in known for example in valid)
     if repeated:
         progress.say(
-            f"{repeated:,} of {len(valid):,} validation examples are trained on too: the scores will say"
-            " less of new texts; validate on others"
+            f"{repeated:,} of {counted(len(valid), 'validation example')} "
+            "trained on too: the scores will say less of new texts; validate on others"
         )
     return repeated
 

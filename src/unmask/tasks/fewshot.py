@@ -12,7 +12,7 @@ from pathlib import Path
 from unmask.charts import Chart, lines
 from unmask.errors import OutputError
 from unmask.files import write_atomic, write_json
-from unmask.progress import SILENT, Progress
+from unmask.progress import SILENT, Progress, counted
 from unmask.report import Heading, Part, Table, write_page
 from unmask.target import check_place
 from unmask.tasks.columns import USUAL, Columns
@@ -103,7 +103,7 @@ def fewshot(
 
 def stopped(result: FewshotResult) -> str:
     """What is said of a comparison that did not come to its end."""
-    return f"Stopped after {len(result.trials)} trials: the rest was not measured."
+    return f"Stopped after {counted(len(result.trials), 'trial')}: the rest was not measured."
 
 
 def _check_free(out: Path) -> None:
@@ -145,8 +145,9 @@ def _write(out: Path, result: FewshotResult) -> None:
     seeds = len({trial.seed for trial in result.trials})
     parts: list[Part] = [
         *([stopped(result)] if result.stopped else []),
-        f"{len(result.labels)} classes, {result.valid_examples:,} validation examples, {seeds} draws of "
-        f"the training examples. The commonest class alone scores {result.commonest:.3f}.",
+        f"{counted(len(result.labels), 'class')}, {counted(result.valid_examples, 'validation example')}, "
+        f"{counted(seeds, 'draw')} of the training examples. "
+        f"The commonest class alone scores {result.commonest:.3f}.",
         Table(["examples per class", *columns[1:]], rows),
         curve,
         Heading("The ways"),

@@ -21,12 +21,13 @@ from unmask.predict.classify import Classifier
 from unmask.predict.folders import find_folder
 from unmask.predict.settings import TaskSettings
 from unmask.predict.tasks import TaskModel
-from unmask.progress import SILENT, Progress
+from unmask.progress import SILENT, Progress, counted
 from unmask.runs import Metrics
 from unmask.target import check_room, check_target
 from unmask.tasks.batches import Item, TaskFeed
 from unmask.tasks.card import task_card
 from unmask.tasks.columns import USUAL, Columns
+from unmask.tasks.divergence import DivergedError
 from unmask.tasks.examples import (
     Example,
     TaggedExample,
@@ -79,10 +80,11 @@ def finetune(  # noqa: PLR0913  the last is given by name alone
         raise InputError("there is no example to learn from")
     mark = data_mark(training)
     if valid is None:
-        training, validation = split_examples(training, settings.valid)
+        examples = training
+        training, validation = split_examples(examples, settings.valid)
         progress.say(
-            f"no validation file: {len(validation):,} of {len(training) + len(validation):,} examples"
-            " are held out, by a hash of their text"
+            f"no validation file: {len(validation):,} of {counted(len(examples), 'example')} held out,"
+            " by a hash of their text"
         )
     else:
         validation = load_examples(task, valid, columns)
@@ -175,7 +177,7 @@ def _train(made: Material, out: Path, wish: Wish, progress: Progress) -> list[Ru
         progress.say(cut)
     if isinstance(made.kind, Questions) and made.kind.lost:
         progress.say(
-            f"{made.kind.lost:,} answers are in no window whole: raise length or stride to learn from them"
+            f"{counted(made.kind.lost, 'answer')} in no window whole: raise length or stride to learn"
         )
     del prepared
     runs: list[Run] = []
@@ -184,10 +186,18 @@ def _train(made: Material, out: Path, wish: Wish, progress: Progress) -> list[Ru
     with progress.stage("fine-tuning", settings.seeds * per_run, "steps") as stage:
         for seed, feed in feeds.items():
             runs.append(Run(made, seed))
-            runs[-1].train(valid, feed, wish, stage, progress)
+            diverged = None
+            try:
+                runs[-1].train(valid, feed, wish, stage, progress)
+            except DivergedError as error:
+                diverged = error
             if not wish.asked_by:
                 stage.advance(per_run - runs[-1].steps)
             best = max(runs, key=lambda run: run.score)
+            if diverged:
+                if best.best is None:
+                    raise diverged
+                progress.say(f"seed {seed}: {diverged}; kept: epoch {best.best_epoch} of seed {best.seed}")
             for run in runs:
                 run.weights = run.weights if run is best else {}
             if wish.asked_by:
@@ -201,8 +211,8 @@ def _cut_told(predictor: TaskModel, count: int) -> str | None:
         return None
     advice = "" if predictor.cut_pairs else ": --set long=mean reads such texts whole"
     return (
-        f"{predictor.cut_texts:,} of {count:,} training examples have more than {predictor.length} tokens"
-        f" and were cut{advice}"
+        f"{predictor.cut_texts:,} of {counted(count, 'training example')} cut to {predictor.length} tokens"
+        f"{advice}"
     )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from unmask.errors import InputError
-from unmask.progress import SILENT, Progress
+from unmask.progress import SILENT, Progress, counted
 from unmask.tasks.columns import USUAL, Columns, TextTask, is_header, resolve, text_example
 from unmask.tasks.conll import normalise_tags, read_conll, read_conllu
 from unmask.tasks.examples import Example, TaggedExample, TextExample
@@ -160,8 +160,8 @@ def check_tags(words: Sequence[Any], tags: Sequence[Any], place: str) -> None:
     """Refuse tags of which nobody knows whose they are."""
     if len(words) != len(tags):
         raise InputError(
-            f"{place}: {len(words)} words but {len(tags)} tags; give each word one tag, "
-            "or the column another name if it holds something else"
+            f"{place}: {counted(len(words), 'word')} but {counted(len(tags), 'tag')}; give each word one tag,"
+            " or the column another name if it holds something else"
         )
 
 

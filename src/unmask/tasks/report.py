@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unmask.charts import bars, lines
+from unmask.progress import counted
 from unmask.report import Cell, Heading, Marked, Part, Table, write_page
 from unmask.tasks.kinds import Confusion, Evaluation
 from unmask.tasks.metrics import Calibration
@@ -18,7 +19,7 @@ def write_report(
     """Write the page."""
     rows: list[list[Cell]]
     parts: list[Part] = [
-        f"{result.train_examples:,} training and {result.valid_examples:,} validation examples, "
+        f"{result.train_examples:,} training and {counted(result.valid_examples, 'validation example')}, "
         f"{result.passes} at lr {result.lr:g}, {result.seconds:,.0f} s. {result.metric} decided which "
         f"weights were kept: those of {result.kept}.",
         *([f"Validated on {result.judges}."] if result.valid_in_train else []),
@@ -33,7 +34,7 @@ def write_report(
     if lost := result.forgetting:
         parts.append(
             f"Masked-LM loss on plain text: {lost.before:.4f} before, {lost.after:.4f} after "
-            f"({lost.predicted:,} hidden tokens)."
+            f"({counted(lost.predicted, 'hidden token')})."
         )
     parts += [Heading("Curves"), *_curves(runs, result.metric)]
     if evaluation.classes:

@@ -13,7 +13,7 @@ from unmask.checkpoint import load_model
 from unmask.config import Recipe
 from unmask.model.network import Model
 from unmask.predict.settings import TaskSettings
-from unmask.progress import Progress, Stage
+from unmask.progress import Progress, Stage, counted
 from unmask.tasks.divergence import check_begin, check_steps, judged
 from unmask.tasks.kinds import Baseline, Evaluation, TaskKind
 from unmask.tasks.lora import adapt
@@ -216,15 +216,15 @@ class FinetuneResult:
     @property
     def passes(self) -> str:
         """In words, how many epochs were finished."""
-        return f"{self.epochs} epoch{'' if self.epochs == 1 else 's'}"
+        return counted(self.epochs, "epoch")
 
     @property
     def judges(self) -> str:
         """In words, the examples that chose the weights."""
         if not self.valid_in_train:
-            return f"{self.valid_examples:,} others"
+            return counted(self.valid_examples, "other")
         known = "all" if self.valid_in_train == self.valid_examples else f"{self.valid_in_train:,}"
-        return f"{self.valid_examples:,} examples, {known} of which it was trained on"
+        return f"{counted(self.valid_examples, 'example')}, {known} of which it was trained on"
 
     @property
     def doubt(self) -> str | None:

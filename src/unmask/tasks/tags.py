@@ -18,6 +18,7 @@ from unmask.tasks.batches import Item
 from unmask.tasks.examples import TaggedExample
 from unmask.tasks.kinds import Baseline, Evaluation, Mistake, balanced, worst
 from unmask.tasks.objective import Head
+from unmask.tasks.read import check_tags
 from unmask.tokenizer import Tokenizer
 
 _AROUND = 6  # words shown on each side of a mistake
@@ -38,8 +39,7 @@ class Tags:
 
     def __init__(self, examples: Sequence[TaggedExample]) -> None:
         for example in examples:
-            if len(example.words) != len(example.tags):
-                raise InputError(f"{example.place}: {len(example.words)} words but {len(example.tags)} tags")
+            check_tags(example.words, example.tags, example.place)
         counts = Counter(tag for example in examples for tag in example.tags)
         if len(counts) < 2:
             raise InputError(f"every word has the tag {next(iter(counts), '')!r}: there is nothing to learn")
@@ -63,8 +63,7 @@ class Tags:
     def check(self, examples: Sequence[TaggedExample]) -> None:
         """An error if words and tags do not go together; an `I-` alone may be new."""
         for example in examples:
-            if len(example.words) != len(example.tags):
-                raise InputError(f"{example.place}: {len(example.words)} words but {len(example.tags)} tags")
+            check_tags(example.words, example.tags, example.place)
             for tag in example.tags:
                 if tag not in self._number and f"B-{tag[2:]}" not in self._number:
                     known = ", ".join(self.labels[:20])

@@ -35,6 +35,11 @@ def no_column(there: Sequence[str], named: str, place: str, remedy: str) -> Inpu
     return InputError(f"{place}: there is no column {named}, only {listed(there)}; {hint}")
 
 
+def not_text(value: object, column: str, place: str) -> InputError:
+    """The error for a row whose text is none; numbers of a .csv are text as they stand there."""
+    return InputError(f"{place}: {column} holds {'no' if value is None else f'{str(value)[:40]}, not'} text")
+
+
 def taken(place: str, column: str) -> str:
     """What is said of a column that was not named."""
     return f"{place}: the text is taken from the column {column}"

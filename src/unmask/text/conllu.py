@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from unmask.errors import InputError
+from unmask.progress import counted
 from unmask.text.sources import Source
 from unmask.text.stream import numbered_lines
 
@@ -70,7 +71,9 @@ def read_conllu(source: Source) -> Iterator[tuple[int, list[Row]]]:
                 continue
             fields = line.split("\t")
             if len(fields) != 10:
-                raise InputError(f"{source}, line {number}: {len(fields)} columns where CoNLL-U has 10")
+                raise InputError(
+                    f"{source}, line {number}: {counted(len(fields), 'column')} where CoNLL-U has 10"
+                )
             if fields[0].isdigit():
                 rows.append(fields)
         if rows:

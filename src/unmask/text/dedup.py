@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from unmask.config import TextConfig
 from unmask.errors import ConfigError, InputError, OutputError
 from unmask.files import atomic_path, check_new, disk_errors
-from unmask.processes import worker_errors, worker_pool
+from unmask.processes import worker_errors, worker_pool, workers_end_first
 from unmask.progress import SILENT, Progress
 from unmask.text.clean import Cleaner
 from unmask.text.document import Document
@@ -150,7 +150,7 @@ def _signed(batches: Iterator[list[Document]], cleaner: Cleaner, workers: int) -
         yield from (_sign_batch(batch, cleaner) for batch in batches)
         return
     waiting: deque[Future[_Batch]] = deque()
-    with worker_errors(), worker_pool(workers) as pool:
+    with worker_errors(), workers_end_first(), worker_pool(workers) as pool:
         for batch in batches:
             waiting.append(pool.submit(_sign_batch, batch, cleaner))
             if len(waiting) > workers + 1:

@@ -8,7 +8,7 @@ from typing import Any
 from unmask.config import TextConfig
 from unmask.errors import InputError
 from unmask.progress import SILENT, Progress
-from unmask.text.columns import TEXT, no_column, taken, text_column
+from unmask.text.columns import TEXT, no_column, not_text, taken, text_column
 from unmask.text.document import Document
 from unmask.text.sources import Source, find_sources, split_suffix
 from unmask.text.stream import BLANK_LINE, decoded, records, split_lines
@@ -185,7 +185,7 @@ def _pick(row: dict[str, Any], columns: Sequence[str], place: str) -> Row:
     for column in columns:
         value = row[column]
         if value is not None and not isinstance(value, str):
-            raise InputError(f"{place}: {column} holds {str(value)[:40]}, not text")
+            raise not_text(value, column, place)
         values.append(value or "")
     return values[0], values[1] if len(values) > 1 else "", place
 

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 
 from unmask.errors import InputError
+from unmask.progress import counted
 from unmask.text.columns import listed
 from unmask.text.sources import Source, split_suffix
 from unmask.text.stream import CHUNK, numbered_lines, reading, seekable
@@ -93,7 +94,7 @@ def _csv(source: Source, limit: int, tabs: bool, choose: Choose) -> Rows:
                     _check_names(f"{source}: its first row", header, _NO_NAMES)
                     continue
             if len(fields) != len(header) and (named or len(fields) < len(header)):
-                many = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
+                many = counted(len(fields), "field")
                 remedy = _MISSING if len(fields) < len(header) else _REMEDIES[delimiter]
                 raise InputError(
                     f"{source}, line {reader.line_num}: {many}, {len(header)} in the header; {remedy}"

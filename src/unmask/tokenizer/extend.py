@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import pre_tokenizers
 
 from unmask.errors import ConfigError, InputError
-from unmask.progress import SILENT, Progress
+from unmask.progress import SILENT, Progress, counted
 from unmask.tokenizer.families import METASPACE
 from unmask.tokenizer.guard import backend_errors
 from unmask.tokenizer.sample import Sample, count_words
@@ -32,7 +32,7 @@ def extend(tokenizer: Tokenizer, texts: Iterable[str], add: int, progress: Progr
         raise ConfigError("--add should be 1 or more")
     sample = Sample(_SAMPLE_MB, texts)
     sample.require_text()
-    with progress.stage(f"adding {add:,} entries"):
+    with progress.stage(f"adding {counted(add, 'entry')}"):
         state = json.loads(tokenizer.backend.to_str())
         _take_in_added(state)
         new = (_join_pairs if tokenizer.kind == "bpe" else _add_words)(tokenizer, state["model"], sample, add)

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as Backend
 
 from unmask.errors import InputError, ModelError
 from unmask.files import digest, write_atomic, write_json
-from unmask.progress import SILENT, Progress
+from unmask.progress import SILENT, Progress, counted
 from unmask.tokenizer.families import BERT, Kind, Special, transformers_class
 from unmask.tokenizer.guard import backend_errors
 from unmask.tokenizer.load import read_backend
@@ -92,7 +92,7 @@ class Tokenizer:
     ) -> list[Encoding]:
         """Many texts, or pairs, at once; the same as one by one."""
         if pairs is not None and len(pairs) != len(texts):
-            raise InputError(f"{len(texts)} texts but {len(pairs)} to pair them with")
+            raise InputError(f"{counted(len(texts), 'text')} but {len(pairs)} to pair them with")
         inputs = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
         with backend_errors("the text cannot be tokenised", texts=inputs):
             results = self.backend.encode_batch(inputs, add_special_tokens=special)
@@ -102,7 +102,7 @@ class Tokenizer:
     def ids_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[tuple[Ints, Ints]]:
         """Ids and segments alone, which is several times faster."""
         if pairs is not None and len(pairs) != len(texts):
-            raise InputError(f"{len(texts)} texts but {len(pairs)} to pair them with")
+            raise InputError(f"{counted(len(texts), 'text')} but {len(pairs)} to pair them with")
         inputs = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
         with backend_errors("the text cannot be tokenised", texts=inputs):
             results = self.backend.encode_batch_fast(inputs)

@@ -2,6 +2,7 @@
 
 from unmask import __version__
 from unmask.predict.folders import model_name
+from unmask.progress import counted
 from unmask.train.loop import Counters
 from unmask.train.material import Material
 from unmask.train.validate import Validation
@@ -17,10 +18,11 @@ def model_card(material: Material, counters: Counters, valid: Validation | None)
     if languages:
         header += ["language:", *(f"- {name}" for name in languages)]
     rows = {
-        "layout": f"{model.family}, {model.layers} layers, width {model.width}, {model.heads} heads",
+        "layout": f"{model.family}, {counted(model.layers, 'layer')}, width {model.width}, "
+        f"{counted(model.heads, 'head')}",
         "vocabulary": f"{material.tokenizer.vocab_size:,} entries ({material.tokenizer.kind})",
-        "corpus": f"{corpus.token_count:,} tokens in {corpus.document_count:,} documents",
-        "training": f"{counters.step:,} steps, {counters.tokens:,} tokens",
+        "corpus": f"{counted(corpus.token_count, 'token')} in {counted(corpus.document_count, 'document')}",
+        "training": f"{counted(counters.step, 'step')}, {counted(counters.tokens, 'token')}",
     }
     if material.base is not None:
         rows["begun from"] = material.base.name

@@ -9,6 +9,7 @@ from unmask.data.packing import Documents
 from unmask.data.plan import Position
 from unmask.errors import ConfigError
 from unmask.processes import cores
+from unmask.progress import counted
 from unmask.train import parallel
 from unmask.train.schedule import Schedule, Stage, micro_batches
 
@@ -46,8 +47,8 @@ def feed(
         units = _units(schedule, stage, max(stage.start, start))
         if units < parallel.ranks():
             raise ConfigError(
-                f"{units} sequences of {stage.length} tokens a step are too few for {parallel.ranks()} "
-                "processes: raise train.batch_tokens, or start fewer"
+                f"{counted(units, 'sequence')} of {stage.length} tokens a step: too few for"
+                f" {parallel.ranks()} processes; raise train.batch_tokens, or start fewer"
             )
     for stage in ahead:
         if start == stage.start > 0:  # units of another length are other units: take a fresh epoch

@@ -168,6 +168,8 @@ class Trainer:
         counters.skipped = 0 if finite else counters.skipped + 1
         if self.schedule.averages(each.step):
             self._average()
+        elif self.average:  # the training became longer: these are of its middle
+            self.average, counters.averaged = {}, 0
 
     @torch.no_grad()
     def _average(self) -> None:

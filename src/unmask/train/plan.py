@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import math
 import statistics
 import time
 from bisect import bisect
@@ -32,15 +31,7 @@ PLAN = "plan.json"
 _MOST = 30  # steps to measure
 _SOON = 4096  # tokens of a step that a CPU, too, computes soon enough
 _LONG = 2.0  # seconds of a step on a CPU from which those of a longer one can be told
-_LOOKS = (
-    1 / 8,
-    1 / 4,
-    1 / 2,
-    3 / 4,
-    7 / 8,
-    15 / 16,
-    1.0,
-)  # of a run's time: when its pace is looked at
+_LOOKS = (1 / 8, 1 / 4, 1 / 2, 3 / 4, 7 / 8, 15 / 16, 1.0)  # of a run's time: when its pace is looked at
 _NEAR = 0.01  # of the steps: a plan that is as near as that stays
 
 
@@ -65,9 +56,10 @@ class RunPlan:
         """How long it will take."""
         return None if self.tokens_per_s is None else self.tokens / self.tokens_per_s
 
-    def of_steps(self, steps: int) -> "RunPlan":
-        """The plan with another number of steps."""
-        tokens = self.tokens + (steps - self.steps) * self.tokens_per_step
+    def changed(self, before: Schedule, step: int, steps: int) -> "RunPlan":
+        """The plan with another number of steps, after `step` of those there were before."""
+        after = replace(before, steps=steps)
+        tokens = self.tokens - before.tokens_from(step) + after.tokens_from(step)
         return replace(self, steps=steps, tokens=tokens, epochs=self.epochs * tokens / self.tokens)
 
 
@@ -79,9 +71,7 @@ def make_plan(
     speed = probe(material, machine, progress) if measure or recipe.train.seconds else None
     epoch = epoch_tokens(material.corpus, Schedule(recipe, 1).stages()[0].length)
     steps = _steps(recipe, epoch, speed.tokens_per_s if speed else 0.0)
-    schedule = Schedule(recipe, steps)
-    growing = math.ceil(recipe.train.batch_warmup * steps)
-    tokens = sum(map(schedule.batch_tokens, range(growing))) + (steps - growing) * recipe.train.batch_tokens
+    tokens = Schedule(recipe, steps).tokens_from(0)
     return RunPlan(
         steps=steps,
         tokens_per_step=recipe.train.batch_tokens,
@@ -121,6 +111,10 @@ class Clock:
         self._seconds, self._passed = seconds, bisect(_LOOKS, spent / seconds)
         self._mark: tuple[int, float] | None = None
 
+    def over(self, seconds: float) -> bool:
+        """Whether so much is all the time there was."""
+        return seconds >= self._seconds
+
     def steps(self, planned: int, step: int, seconds: float) -> int:
         """How many steps the run has, now that `step` are done and took so long."""
         passed = bisect(_LOOKS, max(seconds / self._seconds, min(step / planned, _LOOKS[-2])))
@@ -128,7 +122,9 @@ class Clock:
             return planned
         mark, self._mark, self._passed = self._mark, (step, seconds), passed
         if mark is None:
-            return planned
+            if step < planned and not self.over(seconds):
+                return planned
+            mark = (0, 0.0)  # there may be no second look
         pace = (step - mark[0]) / max(seconds - mark[1], 1e-9)
         steps = step + max(0, round((self._seconds - seconds) * pace))
         return steps if abs(steps - planned) > _NEAR * planned else planned

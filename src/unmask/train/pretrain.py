@@ -23,7 +23,7 @@ from unmask import __version__
 from unmask.checkpoint import save_model
 from unmask.config import Recipe, load_recipe, write_recipe
 from unmask.data.plan import Position
-from unmask.data.shards import Corpus, verify
+from unmask.data.shards import Corpus, lines_may_be_documents, verify
 from unmask.errors import ConfigError, CorpusError, ModelError, OutputError, UserError
 from unmask.files import digest, disk_errors
 from unmask.predict.folders import model_fingerprint
@@ -153,12 +153,18 @@ class Pretraining:
         self._eval_every = recipe.train.eval_every or max(twentieth, _EVAL_EVERY)
         self._save_every = recipe.train.save_every or twentieth
 
+    def _change(self, plan: RunPlan) -> None:
+        self._follow(plan)
+        if parallel.rank() == 0:
+            write_plan(plan, self._run)
+
     def _make_validation(self) -> tuple[Validator, Clozes] | None:
         corpus, recipe = Corpus.open(self._material.corpus.folder, "valid"), self._material.recipe
         if not corpus.token_count:
+            lines = ", or with text.documents=line if every line is a document"
             self._progress.say(
-                "no validation: the corpus holds no text for it; prepare it with a larger prepare.valid, "
-                "or with text.documents=line if every line is a document"
+                "no validation: the corpus holds no text for it; prepare it with a larger prepare.valid"
+                + lines * lines_may_be_documents(corpus.manifest)
             )
             return None
         with self._progress.stage("counting tokens"):
@@ -193,7 +199,8 @@ class Pretraining:
             raise ModelError("a teacher changed since this run began: bring it back, or start a new run")
         verify(self._material.corpus.folder, self._progress)
         self._restore(snapshot)
-        self._follow(self._plan.of_steps(facts.get("steps", self._plan.steps)))
+        if "plan" in facts and (plan := RunPlan(**facts["plan"])) != self._plan:
+            self._change(plan)  # the run was killed after it had planned anew, and before it saved
         counters = facts["counters"]
         self.trainer.counters = Counters(**{**counters, "position": Position(**counters["position"])})
         self._best = math.inf if facts["best"] is None else facts["best"]
@@ -282,20 +289,23 @@ class Pretraining:
     def _keep_time(self) -> None:
         """Plan more steps or fewer, where the run has a time and its pace asks for it."""
         counters, before, plan = self.trainer.counters, self.trainer.schedule, self._plan
-        if self._clock is None or before.growing(counters.step):
+        if self._clock is None:
             return
-        steps = self._clock.steps(plan.steps, counters.step, parallel.mean(counters.seconds))
+        seconds = parallel.mean(counters.seconds)
+        if before.growing(counters.step) and not self._clock.over(seconds):
+            return  # steps that differ have no pace
+        steps = self._clock.steps(plan.steps, counters.step, seconds)
         if steps == plan.steps:
             return
-        left = f"at this pace the time is enough for {steps:,} steps" if steps > counters.step else "time is up"
+        left = "time is up"
+        if steps > counters.step:
+            left = f"at this pace the time is enough for {steps:,} steps"
         self._progress.say(f"step {counters.step:,}: {left}")
-        self._follow(plan.of_steps(steps))
+        self._change(plan.changed(before, counters.step, steps))
         if steps > counters.step:
             stage = self.trainer.schedule.stage(counters.step)
             if stage.length != before.stage(counters.step - 1).length and stage.start != counters.step:
                 counters.position = Position(counters.position.epoch + 1)  # as where a stage begins: see feed
-        if parallel.rank() == 0:
-            write_plan(self._plan, self._run)
 
     def _show(self, record: StepRecord, stage: Stage, metrics: Metrics | None) -> None:
         if metrics and (record.skipped or record.step % max(1, self._plan.steps // _LINES) == 0):
@@ -355,7 +365,7 @@ class Pretraining:
     def _save(self) -> None:
         trainer = self.trainer
         facts: dict[str, Any] = {
-            "steps": self._plan.steps,
+            "plan": asdict(self._plan),
             "counters": asdict(trainer.counters),
             "best": self._best if math.isfinite(self._best) else None,
             "kept": self._kept if math.isfinite(self._kept) else None,

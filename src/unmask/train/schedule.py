@@ -49,13 +49,22 @@ class Schedule:
         train = self.recipe.train
         if not self.growing(step):
             return train.batch_tokens
-        growing = round(train.batch_warmup * self.steps)
-        share = 1 / _SMALLEST + (1 - 1 / _SMALLEST) * step / growing
+        share = 1 / _SMALLEST + (1 - 1 / _SMALLEST) * step / self._grown
         return max(1, round(train.batch_tokens * share))
+
+    def tokens_from(self, step: int) -> int:
+        """Tokens of a step and all after it, over all ranks."""
+        grown = max(step, self._grown)
+        rest = (self.steps - grown) * self.recipe.train.batch_tokens
+        return sum(map(self.batch_tokens, range(step, grown))) + rest
 
     def growing(self, step: int) -> bool:
         """Whether a step's batch is smaller than the next ones."""
-        return step < round(self.recipe.train.batch_warmup * self.steps)
+        return step < self._grown
+
+    @property
+    def _grown(self) -> int:
+        return round(self.recipe.train.batch_warmup * self.steps)
 
     def stages(self) -> list[Stage]:
         """The lengths of sequences in turn, covering every step once."""

@@ -119,9 +119,9 @@ def test_mistakes_are_told(treebank: Path, tmp_path: Path, make_lm: Make) -> Non
         read_labels(empty, "upos", 100)
     text = tmp_path / "text.txt"
     text.write_text("O gato dorme.\n", "utf-8")
-    with pytest.raises(InputError, match="line 1: 1 columns where CoNLL-U has 10"):
+    with pytest.raises(InputError, match="line 1: 1 column where CoNLL-U has 10"):
         read_labels(text, "upos", 100)
-    with pytest.raises(InputError, match="4 sentences with the label are too few"):
+    with pytest.raises(InputError, match="4 sentences with the label: too few"):
         hold_back(read_labels(treebank, "upos", 12))
     same = [LabelledSentence(("gato",), ("a",))] * 10
     with pytest.raises(InputError, match="at least two labels"):

@@ -17,6 +17,7 @@ from unmask.cli.options import (
     print_table,
     progress,
 )
+from unmask.progress import counted
 
 if TYPE_CHECKING:
     from unmask.analyse.geometry import Geometry, ScoredPair
@@ -150,7 +151,7 @@ def _show(found: "Geometry") -> None:
     typer.echo("\nanisotropy, standardised")
     print_table(head, method_rows(found, lambda each: each.anisotropy))
     if found.pairs:
-        typer.echo(f"\nsimilarity of {found.pairs:,} pairs of texts (Spearman)")
+        typer.echo(f"\nsimilarity of {counted(found.pairs, 'pair')} of texts (Spearman)")
         print_table(head, method_rows(found, lambda each: each.similarity))
     for note in found.notes:
         typer.echo(note)
