@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from unmask.tasks.run import FinetuneResult
     from unmask.tasks.settings import FinetuneConfig
 
+_STOPPED = "stopped before its end: this is what was learnt until then"
+
 _EXAMPLES = """
     unmask finetune classify --model model/ --train reviews.csv -o sentiment
 
@@ -205,6 +207,8 @@ def _settings() -> "type[FinetuneConfig]":
 
 
 def _print_vectors(result: "EmbedResult") -> None:
+    if result.stopped:
+        typer.echo(_STOPPED)
     typer.echo(
         f"{result.train_examples:,} examples ({result.learnt_from}), {result.steps:,} steps at lr "
         f"{result.lr:g} in {result.seconds:,.0f} seconds"
@@ -223,6 +227,8 @@ def _print(result: "FinetuneResult") -> None:
     if not result.folder:
         typer.echo("stopped before the first validation: nothing is written")
         return
+    if result.stopped:
+        typer.echo(_STOPPED)
     typer.echo(
         f"{result.train_examples:,} examples, {result.passes} at lr {result.lr:g} in "
         f"{result.seconds:,.0f} seconds; kept: {result.kept}, the best on {result.judges}:"
