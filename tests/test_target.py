@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,20 @@ def test_a_folder_that_cannot_be_made_is_told_before_the_work(tmp_path: Path) ->
         assert names(tmp_path) == before
     with pytest.raises(OutputError, match="holds other files and no model"):
         check_target(Path("/"), overwrite=True)
+
+
+def test_a_place_that_may_not_be_written_is_told_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "begun").mkdir()
+    closed = [tmp_path, tmp_path / "begun"]
+    monkeypatch.setattr(os, "access", lambda path, mode: path not in closed)  # root may write anywhere
+    for place in ("new", "deep/er", "begun", "begun/deeper"):
+        for check in (check_place, partial(check_page, name="page")):
+            with pytest.raises(OutputError, match=f"not allowed to write .*/{place}: check the folder's"):
+                check(tmp_path / place)
+    closed.remove(tmp_path / "begun")
+    check_place(tmp_path / "begun" / "deeper")
 
 
 def test_asking_leaves_nothing(tmp_path: Path) -> None:

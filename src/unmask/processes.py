@@ -176,15 +176,13 @@ def _ray_errors(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def folder_lock(path: Path, folder: Path, shared: bool = False) -> Iterator[None]:
-    """Work in a folder alone, or with others who share it; the lock, a file, ends with the process."""
+def folder_lock(path: Path, place: Path, shared: bool = False) -> Iterator[None]:
+    """Make a folder or file alone, or with others who share it; the lock, a file, ends with the process."""
     with disk_errors(path):
         file = path.open("a+b")
     with file:
         if not _locked(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
-            raise OutputError(
-                f"another process is at work in {folder}: wait for it, or choose another folder"
-            )
+            raise OutputError(f"another process is at work in {place}: wait for it, or name another place")
         yield
 
 

@@ -7,6 +7,7 @@ Loads nothing heavy: a folder that is taken is told at once. Meanwhile there are
 .NAME.unmask-new        a whole model whose files are on their way up, in NAME
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -81,10 +82,13 @@ def is_bundled(folder: Path) -> bool:
 
 
 def check_place(folder: Path) -> None:
-    """Refuse to begin a folder, of whatever, where it would spoil a model or hide one of ours."""
+    """Refuse a folder that may not be written, or would, begun here, spoil a model or hide one of ours."""
     with disk_errors(folder):
         if not folder.exists():  # what was begun goes on
             _check_place(folder)
+        nearest = next(path for path in (folder, *folder.parents) if path.exists())
+        if not os.access(nearest, os.W_OK):  # told before hours of work, not at their end
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _check_place(folder: Path) -> None:

@@ -4,7 +4,8 @@ import json
 import random
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from unmask.predict import load, parts
 from unmask.predict.parts import EmbedSettings
 from unmask.predict.predictor import Predictor
 from unmask.predict.standardise import Standardiser
+from unmask.progress import Progress, Stage
 from unmask.tokenizer import Tokenizer
 
 BENCHES = [
@@ -125,6 +127,25 @@ def test_without_usearch(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "usearch.index", None)
     with pytest.raises(ConfigError, match=r"usearch is not installed: pip install 'unmask\[analyse\]'"):
         index.nearest(["gato"], approximate=True)
+
+
+def test_progress_of_uses_lasts_until_their_vectors_are_there(
+    loaded: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("\n".join(BENCHES), "utf-8")
+    add_file(tmp_path / "index", loaded, tmp_path / "a.txt", EmbedSettings(truncate=True))
+    happened: list[str] = []
+
+    class Told(Progress):
+        @contextmanager
+        def stage(self, label: str, total: float | None = None, unit: str = "") -> Iterator[Stage]:
+            yield Stage()
+            happened.append(f"{label} done")
+
+    embed = neighbours.embed_uses
+    monkeypatch.setattr(neighbours, "embed_uses", lambda *a: happened.append("vectors") or embed(*a))
+    Index(tmp_path / "index", loaded).nearest_uses("banco", BENCHES[0], progress=Told())
+    assert happened == ["vectors", "vectors", "texts done"]  # the query's, the texts'
 
 
 def test_uses_of_a_word(loaded: Predictor, tmp_path: Path) -> None:

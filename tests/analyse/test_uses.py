@@ -1,5 +1,6 @@
 """Uses of a word: which forms count, where they stand, and their vectors."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,6 +58,15 @@ def test_a_vector_is_the_mean_of_the_words_pieces(model: MaskedLM) -> None:
     assert embed_uses(model, [use], 2)[0] == pytest.approx(hidden[2, mine].mean(0), abs=1e-5)
     last = hidden[-3:].mean(0)[mine].mean(0)
     assert embed_uses(model, [use], "last4")[0] == pytest.approx(last, abs=1e-5)
+
+
+def test_a_text_with_several_uses_is_computed_once(model: MaskedLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    uses = [*find_uses(["O banco viu o banco.", "Um banco."], ("banco",))]
+    apart = np.concatenate([embed_uses(model, [use]) for use in uses])
+    embed, asked = model.embed, []
+    monkeypatch.setattr(model, "embed", lambda texts, *a, **k: asked.append(texts) or embed(texts, *a, **k))
+    assert embed_uses(model, uses) == pytest.approx(apart, abs=1e-5)
+    assert asked == [["O banco viu o banco.", "Um banco."]]
 
 
 def test_a_long_text_is_cut_around_the_word(model: MaskedLM) -> None:

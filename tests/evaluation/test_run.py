@@ -14,6 +14,7 @@ from unmask.errors import InputError, ModelError, OutputError
 from unmask.evaluation import differences, evaluate, run
 from unmask.evaluation.results import Outcome, names_apart, read_items
 from unmask.evaluation.show import update_card
+from unmask.progress import Progress
 
 
 @pytest.fixture
@@ -130,6 +131,21 @@ def test_a_folder_without_a_card_gets_one(other_folder: Path, pair_suite: Path, 
     place = Path(shutil.copytree(other_folder, tmp_path / "bare"))
     evaluate(str(pair_suite), place, tmp_path / "out")
     assert (place / "README.md").read_text("utf-8").startswith("<!-- scores")
+
+
+def test_a_card_that_may_not_be_written_costs_no_scores(
+    model: Path, pair_suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OutputError("not allowed to write it")
+
+    monkeypatch.setattr(run, "update_card", refuse)
+    said: list[str] = []
+    told = Progress()
+    monkeypatch.setattr(told, "say", said.append)
+    (result,) = evaluate(str(pair_suite), model, tmp_path / "out", progress=told)
+    assert result.scores
+    assert said[-1].startswith("not allowed to write it; the card stays as it was")
 
 
 def test_two_models_are_compared_item_by_item(

@@ -5,7 +5,9 @@ import gzip
 import json
 import lzma
 import pickle
+import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from unmask.errors import ConfigError, InputError, ModelError, OutputError
-from unmask.predict import MaskedLM, load, parts
+from unmask.predict import MaskedLM, bulk, load, parts
 from unmask.predict.bulk import EmbedSummary, embed_file
 from unmask.predict.inputs import TooLongError
 from unmask.predict.parts import EmbedSettings
@@ -174,12 +176,34 @@ def test_what_another_command_left_is_refused(
             embed_file(lm, file, tmp_path / "a.npy")
     with pytest.raises(OutputError, match=r"a.npy.work holds the unfinished work .* \(layer differ\)"):
         embed_file(lm, file, tmp_path / "a.npy", EmbedSettings(layer=1))
-    with pytest.raises(OutputError, match="is at work in"):
+    with pytest.raises(OutputError, match="is at work in .*a.npy: wait"):
         with folder_lock(tmp_path / "a.npy.work" / "lock", tmp_path):
             embed_file(lm, file, tmp_path / "a.npy")
     file.write_text("Outro texto.\nE mais um.\n", "utf-8")
     done = embed_file(lm, file, tmp_path / "a.npy")
     assert (done.texts, done.kept) == (2, 0)
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_another_process_that_ends_meanwhile(
+    lm: MaskedLM, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: bool
+) -> None:
+    out = tmp_path / "v.npy"
+
+    @contextmanager
+    def waited(path: Path, *_: object) -> Iterator[None]:
+        shutil.rmtree(path.parent)  # as the other one does at its end
+        if finished:
+            out.write_bytes(b"whole")
+        yield
+
+    monkeypatch.setattr(bulk, "folder_lock", waited)
+    if finished:
+        with pytest.raises(OutputError, match="v.npy is there already"):
+            embed_file(lm, file, out)
+        assert out.read_bytes() == b"whole"
+    else:
+        assert embed_file(lm, file, out).texts == len(np.load(out))
 
 
 def test_after_too_few_texts_for_one_method_another_goes_on(lm: MaskedLM, file: Path, tmp_path: Path) -> None:

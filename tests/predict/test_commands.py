@@ -60,7 +60,10 @@ def test_fill(run: Run, folder: Folder) -> None:
 def test_half_a_character_is_told(run: Run, folder: Folder) -> None:
     """A byte on the command line that is no UTF-8 arrives as such a half."""
     status, _, err = run("fill", "--model", folder(), "O [MASK] \udcff.")
-    assert (status, err) == (2, "unmask: the text holds half a character, an escape such as \\ud83d alone\n")
+    assert status == 2
+    assert err.startswith(
+        "unmask: the text holds half a character: an escape such as \\ud83d alone, or bytes"
+    )
 
 
 @pytest.mark.parametrize("given", [[], ["-"]])

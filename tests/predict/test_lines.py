@@ -40,7 +40,7 @@ def test_a_line_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_half_a_character(tmp_path: Path) -> None:
     rows = [{"text": "a \U0001f408 sleeps"}, {"text": "\ud83d"}]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
-    with pytest.raises(InputError, match=r"line 2: text holds half a character, an escape such as \\ud83d"):
+    with pytest.raises(InputError, match=r"line 2: text holds half a character: an escape such as \\ud83d"):
         list(placed_texts(one_source(str(tmp_path / "a.jsonl"))))
 
 

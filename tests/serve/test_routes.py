@@ -379,7 +379,7 @@ def test_what_is_wrong_in_a_body_is_told_without_names_of_types(
 
 
 def test_half_a_character_is_told(client: httpx.Client) -> None:
-    said = "holds half a character, an escape such as \\ud83d alone"
+    said = "holds half a character: an escape such as \\ud83d alone, or bytes that are not UTF-8"
     for path in ("/fill-mask", "/embed", "/score", "/tokenize", "/predict"):
         refused = client.post(path, content=b'{"inputs": "a \\ud83d [MASK]"}', headers=JSON)
         assert (refused.status_code, refused.json()["error"]) == (422, f"the text {said}"), path

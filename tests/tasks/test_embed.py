@@ -2,6 +2,7 @@
 
 import json
 import math
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from unmask.checkpoint import load_model
 from unmask.cli import app
 from unmask.errors import UserError
 from unmask.runs import read_metrics
+from unmask.tasks import embed
 from unmask.tasks.batches import make_batch
 from unmask.tasks.columns import Columns
 from unmask.tasks.contrast import ContrastLoss, contrast_items, contrast_of, ordered
@@ -235,3 +237,13 @@ def test_the_command(tmp_path: Path, base: Path) -> None:
     assert f"{len(SCORED)} pairs, {len(SCORED)} of which it was trained on, and chosen by:" in card
     wrong = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "c"), "--layers", "1"])
     assert isinstance(wrong.exception, UserError)
+
+
+def test_a_stopped_training_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, base: Path) -> None:
+    result = EmbedResult("out", "texts", None, None, 300, 0, 3e-4, None, 1, 7.0, stopped=signal.SIGINT)
+    monkeypatch.setattr(embed, "finetune_embed", lambda *_, **__: result)
+    (tmp_path / "a.txt").write_text("O gato dorme.", "utf-8")
+    command = ["finetune", "embed", "--model", str(base), "--train", str(tmp_path / "a.txt")]
+    run = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "out")])
+    assert run.exit_code == 128 + signal.SIGINT
+    assert run.stdout.startswith("stopped before its end: this is what was learnt until then\n")

@@ -474,6 +474,7 @@ SPACES = TaggedExample(("", " "), ("O", "B-X"))
         ("classify", GOODS, None, {"layers": 9}, ConfigError, "the model has 2 blocks"),
         ("classify", GOODS, None, {"length": 300}, ConfigError, "takes at most 48"),
         ("translate", GOODS, None, {}, ConfigError, "there is no task translate"),
+        ("translate", "a.csv", None, {}, ConfigError, "there is no task translate"),
     ],
 )
 def test_mistakes_are_one_line(

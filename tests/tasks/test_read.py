@@ -349,6 +349,8 @@ def test_a_column_that_is_not_there(tmp_path: Path) -> None:
     named = write(tmp_path / "named.csv", "text,label\nbom,1\nmau,0\n")
     with pytest.raises(InputError, match="say them by name, for example --text-column text"):
         texts(named, text="1", label="2")  # the names would become an example
+    with pytest.raises(InputError, match="column text cannot be a text and its label: name two"):
+        texts(named, text="text", label="text")
     with pytest.raises(InputError, match="there is no .*nowhere.csv"):
         texts(tmp_path / "nowhere.csv")
 

@@ -173,7 +173,7 @@ def test_fingerprints_differ(trained: dict[str, Tokenizer]) -> None:
 
 
 def test_text_that_is_no_text(tokenizer: Tokenizer) -> None:
-    half = r"holds half a character, an escape such as \\ud83d alone$"
+    half = r"holds half a character: an escape such as \\ud83d alone, or bytes that are not UTF-8$"
     with pytest.raises(InputError, match=f"^the text {half}"):
         tokenizer.encode("half a pair \ud800")
     with pytest.raises(InputError, match=f"^the text {half}"):

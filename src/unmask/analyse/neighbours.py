@@ -32,14 +32,14 @@ from unmask.predict.parts import EmbedSettings, Part, differing, make_parts
 from unmask.predict.predictor import Layer, Predictor
 from unmask.predict.standardise import Standardiser
 from unmask.processes import folder_lock
-from unmask.progress import SILENT, Progress
+from unmask.progress import SILENT, Progress, Stage
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 _MANIFEST, _STANDARDISER, _WORK = "index.json", "standardiser.safetensors", ".work"
 _ADDING, _LOCK = "adding.json", "lock"
 _REMEDY = "build the index again"
-_USES = 256  # embedded at a time
+_USES = 32  # embedded at a time: with more, texts of a thousand tokens show no progress for long
 _WIDER = 8  # times as many as asked for are compared exactly after an approximate search
 _ROOM = 4  # times as many rows as asked for are looked at first, for some texts may be the same
 _ROWS = 1 << 16  # rows that are looked at at most, unless more are asked for
@@ -180,16 +180,21 @@ class Index:
         (wanted,) = vectors_of([asked])
         best: list[tuple[float, int, Neighbour]] = []
         times: Counter[int] = Counter()
-        uses = self._uses(forms, asked, times, progress)
         seen = 0
-        while chunk := list(islice(uses, _USES)):
-            scores = vectors_of([use for use, _ in chunk]) @ wanted
-            found = [
-                (float(score), -(seen + n), replace(place, score=float(score), start=use.start, end=use.end))
-                for n, (score, (use, place)) in enumerate(zip(scores, chunk, strict=True))
-            ]
-            seen += len(chunk)
-            best = heapq.nlargest(top, [*best, *found])
+        with progress.stage("texts", len(self), "texts") as stage:
+            uses = self._uses(forms, asked, times, stage)
+            while chunk := list(islice(uses, _USES)):
+                scores = vectors_of([use for use, _ in chunk]) @ wanted
+                found = [
+                    (
+                        float(score),
+                        -(seen + n),
+                        replace(place, score=float(score), start=use.start, end=use.end),
+                    )
+                    for n, (score, (use, place)) in enumerate(zip(scores, chunk, strict=True))
+                ]
+                seen += len(chunk)
+                best = heapq.nlargest(top, [*best, *found])
         if not best:
             raise InputError(f"no text of {self.folder} holds {' or '.join(forms)}, but for the query")
         return [replace(each, times=times[hash((each.text, each.start))]) for *_, each in best]
@@ -221,18 +226,17 @@ class Index:
         return vectors_of
 
     def _uses(
-        self, forms: Sequence[str], asked: Use, times: Counter[int], progress: Progress
+        self, forms: Sequence[str], asked: Use, times: Counter[int], stage: Stage
     ) -> Iterator[tuple[Use, Neighbour]]:
         """Every use, and where it stands first, counted by its hash; not the one asked about."""
-        with progress.stage("texts", len(self), "texts") as stage:
-            for place in self.places:
-                for number, text in enumerate(place.part.strings, place.number + 1):
-                    for use in find_uses([text], forms):
-                        mark = hash((text, use.start))
-                        times[mark] += 1
-                        if use != asked and times[mark] == 1:
-                            yield use, Neighbour(0.0, text, 0, 0, place.file, number)
-                stage.advance(place.count)
+        for place in self.places:
+            for number, text in enumerate(place.part.strings, place.number + 1):
+                for use in find_uses([text], forms):
+                    mark = hash((text, use.start))
+                    times[mark] += 1
+                    if use != asked and times[mark] == 1:
+                        yield use, Neighbour(0.0, text, 0, 0, place.file, number)
+                stage.advance(1)
 
     def _exact(self, wanted: Floats, top: int, progress: Progress) -> list[Ints]:
         """The rows nearest to each query, by comparing all."""

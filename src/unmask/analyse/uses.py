@@ -86,10 +86,11 @@ def embed_uses(
             "uses are compared at one layer, or at the mean of the last four, not at all of them"
         )
     fitted = [fitting(use, model.inputs) for use in uses]
-    encodings = model.inputs.encode([use.text for use in fitted])
-    pieces = [pieces_of(use, encoding) for use, encoding in zip(fitted, encodings, strict=True)]
-    rows = model.embed([use.text for use in fitted], "token", layer, progress=progress)
-    return np.stack([row[mine].mean(0) for row, mine in zip(rows, pieces, strict=True)])
+    texts = list(dict.fromkeys(use.text for use in fitted))  # one that holds several uses is computed once
+    encodings = dict(zip(texts, model.inputs.encode(texts), strict=True))
+    pieces = [pieces_of(use, encodings[use.text]) for use in fitted]
+    rows = dict(zip(texts, model.embed(texts, "token", layer, progress=progress), strict=True))
+    return np.stack([rows[use.text][mine].mean(0) for use, mine in zip(fitted, pieces, strict=True)])
 
 
 def pieces_of(use: Use, encoding: Encoding) -> Bools:

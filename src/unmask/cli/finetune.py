@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from unmask.tasks.run import FinetuneResult
     from unmask.tasks.settings import FinetuneConfig
 
+_STOPPED = "stopped before its end: this is what was learnt until then"
+
 _EXAMPLES = """
     unmask finetune classify --model model/ --train reviews.csv -o sentiment
 
@@ -206,6 +208,8 @@ def _settings() -> "type[FinetuneConfig]":
 
 
 def _print_vectors(result: "EmbedResult") -> None:
+    if result.stopped:
+        typer.echo(_STOPPED)
     typer.echo(
         f"{counted(result.train_examples, 'example')} ({result.learnt_from}), {counted(result.steps, 'step')}"
         f" at lr {result.lr:g} in {counted(round(result.seconds), 'second')}"
@@ -224,6 +228,8 @@ def _print(result: "FinetuneResult") -> None:
     if not result.folder:
         typer.echo("stopped before the first validation: nothing is written")
         return
+    if result.stopped:
+        typer.echo(_STOPPED)
     typer.echo(
         f"{counted(result.train_examples, 'example')}, {result.passes} at lr {result.lr:g} in "
         f"{counted(round(result.seconds), 'second')}; kept: {result.kept}, the best on {result.judges}:"

@@ -67,7 +67,10 @@ def evaluate(
         done.append(_run(context, fingerprint, material, len(inputs[one.name])))
         _finish(out, folder, fingerprint)
     if card and sample is None and Path(model).is_dir() and not is_bundled(folder):
-        update_card(folder, done)
+        try:
+            update_card(folder, done)
+        except OutputError as error:  # a model that others share; `out` has the scores
+            progress.say(f"{error}; the card stays as it was, and {out} has the scores")
     return done
 
 

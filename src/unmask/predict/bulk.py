@@ -176,7 +176,10 @@ def _work(out: Path, plan: dict[str, Any], keep: bool = False) -> Iterator[Path]
     work = _work_folder(out)
     with disk_errors(out):
         (work / "parts").mkdir(parents=True, exist_ok=True)
-    with folder_lock(work / "lock", out.parent):
+    with folder_lock(work / "lock", out):
+        if not (work / "parts").is_dir():  # another process was at work here, and has ended meanwhile
+            check_new(out)
+            (work / "parts").mkdir(parents=True)
         for left in out.parent.glob(f".{escape(out.name)}.*.tmp"):  # by a process that was killed
             left.unlink(missing_ok=True)
         _start(work, plan)

@@ -85,6 +85,8 @@ def resolve(there: Sequence[str], task: TextTask, columns: Columns, place: str, 
         _check(there, name, place)
     if labelled and not labels:
         label = _find(there, columns.label, _NUMBER if task == "regress" else _CLASS, "label", place)
+    if label is not None and label in (text, pair):
+        raise InputError(f"{place}: the column {label} cannot be a text and its label: name two columns")
     return Columns(text, pair, label, labels)
 
 

@@ -154,8 +154,6 @@ def gather(
 
 def make_kind(task: Task, examples: Sequence[Any]) -> TaskKind:
     """The kind of a task, with the labels of its training examples."""
-    if task not in TASKS:
-        raise ConfigError(f"there is no task {task}; those we have: {', '.join(TASKS)}")
     if task == "tag":
         return Tags(examples)
     if task == "qa":
@@ -238,6 +236,8 @@ def _plain(made: Material, path: str | None, tokens: int) -> PlainText | None:
 
 def load_examples(task: Task, source: Examples, columns: Columns, progress: Progress = SILENT) -> list[Any]:
     """The examples of a file, or those given; which columns of the file they are is told."""
+    if task not in TASKS:
+        raise ConfigError(f"there is no task {task}; those we have: {', '.join(TASKS)}")
     if not isinstance(source, Path | str):
         return list(source)
     with progress.stage("reading"):

@@ -19,7 +19,7 @@ from unmask.text.sources import Source, split_suffix
 
 CHUNK = 1 << 16  # small enough for the cache: twice as fast as a megabyte
 HALF = re.compile("[\ud800-\udfff]")
-HALF_SAID = r"holds half a character, an escape such as \ud83d alone"
+HALF_SAID = r"holds half a character: an escape such as \ud83d alone, or bytes that are not UTF-8"
 """Of a text in which HALF is found: no vocabulary can write it."""
 BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 
