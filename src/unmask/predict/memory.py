@@ -1,25 +1,44 @@
-"""Keep freed memory for the next batch.
+"""What the C library does with freed memory: keep it for the next batch, but not without end.
 
-A pass through the encoder takes and frees the same large arrays again and again. The C library would hand
-them back to the system and fault every page in anew: a tenth of the time in float32, a quarter in int8.
+A pass through the encoder takes and frees the same large arrays again and again. glibc would hand them back
+to the system and fault every page in anew: a tenth of the time in float32, a quarter in int8. Training takes
+arrays of ever other sizes: what is freed lies in pieces that fit none, in the end several times what is used.
 """
 
 import ctypes
 import sys
+import time
 from functools import cache
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # glibc's names for the two limits
 _KEPT = 512 << 20
 _LARGEST = 32 << 20
+_EVERY = 30.0  # seconds; it takes a tenth of one, and most is in use again soon
+
+
+@cache
+def _glibc() -> ctypes.CDLL | None:
+    """The C library, if it is the one that can be told; others stay as they are."""
+    library = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
+    return library if hasattr(library, "mallopt") and hasattr(library, "malloc_trim") else None
 
 
 @cache
 def keep_freed_memory() -> bool:
-    """Let glibc keep up to 512 MB of freed memory; says whether it does. Other libraries stay as they are."""
-    if not sys.platform.startswith("linux"):
-        return False
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except AttributeError:  # another C library
-        return False
-    return bool(mallopt(_MMAP_THRESHOLD, _LARGEST)) and bool(mallopt(_TRIM_THRESHOLD, _KEPT))
+    """Let glibc keep up to 512 MB of freed memory; says whether it does."""
+    glibc = _glibc()
+    return bool(glibc and glibc.mallopt(_MMAP_THRESHOLD, _LARGEST) and glibc.mallopt(_TRIM_THRESHOLD, _KEPT))
+
+
+class FreedMemory:
+    """Hands what lies free in pieces back to the system, now and then."""
+
+    def __init__(self, every: float = _EVERY) -> None:
+        self._every, self._last = every, time.monotonic()
+
+    def give_back(self) -> None:
+        """If the last time is long enough ago."""
+        now = time.monotonic()
+        if now - self._last >= self._every and (glibc := _glibc()):
+            glibc.malloc_trim(0)
+            self._last = now

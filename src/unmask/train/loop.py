@@ -14,6 +14,7 @@ from unmask.data.batches import Batch
 from unmask.data.plan import Position
 from unmask.files import digest
 from unmask.model.network import Model
+from unmask.predict.memory import FreedMemory
 from unmask.train import parallel
 from unmask.train.feed import StepInput
 from unmask.train.graphs import Graphs, fits
@@ -87,7 +88,7 @@ class Trainer:
         """Train on each step's input and say how it went."""
         counted = isinstance(self.objectives, Objectives)
         peak = matmul_peak(self.machine.device, self.machine.bf16) if counted else None
-        coming = iter(inputs)
+        coming, memory = iter(inputs), FreedMemory()
         following = next(coming, None)
         while each := following:
             began = time.perf_counter()
@@ -120,6 +121,8 @@ class Trainer:
                 fill=each.fill,
                 skipped=not finite,
             )
+            if self.machine.device.type == "cpu":
+                memory.give_back()
 
     def _work(self, each: StepInput) -> float:
         assert isinstance(self.objectives, Objectives)
