@@ -134,6 +134,7 @@ def _text_rows(
             yield {"text": text}, TextExample(text)
         return
     source, form = open_source(task, path)
+    columns = columns.else_learnt(model.settings.text_template, model.settings.pair_template)
     yield from text_rows(task, source, form, columns, labelled=False, progress=progress)
 
 

@@ -121,7 +121,8 @@ def text_rows(
             names = tuple(row)
             if form != ".xml" and chosen not in told:
                 told.add(chosen)
-                progress.say(f"{where}: {_roles(chosen)}")
+                learnt = ", as the model learnt it" if columns.learnt else ""
+                progress.say(f"{where}: {_roles(chosen)}{learnt}")
         yield row, text_example(row, task, chosen, place, comma)
 
 
