@@ -62,6 +62,8 @@ def stream_examples(
 def open_source(task: Task, path: Path) -> tuple[Source, str]:
     """A file and its format, if the task can be read from it."""
     if not path.exists():
+        if str(path) == "-":
+            raise InputError("standard input is not read here: write it to a file, and name that")
         raise InputError(f"there is no {path}")
     if path.is_dir():
         raise InputError(f"{path} is a folder: name a file")
