@@ -510,6 +510,12 @@ def test_a_folder_says_whether_it_judges_pairs(tmp_path: Path, base: Path, paire
     assert model.settings.wants_pairs is paired
 
 
+def test_a_question_that_is_too_long_is_named_with_its_row(tmp_path: Path, answerer: Answerer) -> None:
+    (tmp_path / "in.csv").write_text(f"question,context\nQuem?,O Rui.\n{'quem ' * 40},O Rui.\n")
+    with pytest.raises(InputError, match="^.*in.csv, line 3: the question 'quem quem.*tokens, but the model"):
+        predict_file(answerer, tmp_path / "in.csv", tmp_path / "out.jsonl")
+
+
 def test_questions_that_are_not_there(tmp_path: Path, answerer: Answerer) -> None:
     for name in ("none.csv", "none.json"):
         with pytest.raises(InputError, match=f"there is no .*{name}"):
