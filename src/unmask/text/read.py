@@ -55,13 +55,15 @@ class TextColumns:
         return [text, self._language]
 
 
-def read_documents(source: Source, config: TextConfig) -> Iterator[Document]:
+def read_documents(
+    source: Source, config: TextConfig, columns: TextColumns | None = None
+) -> Iterator[Document]:
     """The documents of one source, as they stand in it; a source without any is an error.
 
     One longer than `max_chars` may be cut, but stays longer than that, so that cleaning drops and counts it.
     """
     empty: list[Source] = []
-    yield from read_sources([source], config, empty)
+    yield from read_sources([source], config, empty, columns)
     if empty:
         raise nothing_in(source, "document")
 
