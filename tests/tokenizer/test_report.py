@@ -118,6 +118,10 @@ def test_what_the_command_refuses(corpus: Path, tmp_path: Path) -> None:
     assert "start from" in str(runner.invoke(app, itself).exception)
     taken = runner.invoke(app, ["tokenizer", str(corpus), "-o", str(tmp_path), "-q"])
     assert isinstance(taken.exception, OutputError)
+    swapped = runner.invoke(app, ["tokenizer", "--report", str(corpus), str(tmp_path), "-q"])
+    assert str(swapped.exception) == (
+        f"{corpus} is no vocabulary, as no line of it is [CLS]: name a tokenizer's folder in its place"
+    )
 
 
 def test_nothing_is_written_over_unasked(tokenizer: Tokenizer, tmp_path: Path) -> None:
