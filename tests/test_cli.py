@@ -269,8 +269,19 @@ def test_a_corpus_without_validation_is_told(folder: Path) -> None:
         assert ("no document fell to validation" in made.stdout) is told
         assert ("--documents line" in made.stdout) is told
     (folder / "one.csv").write_text("text\num só\n", "utf-8")
-    made = run("prepare", "one.csv", "-t", "vocab", "-o", "one-csv", "-q", cwd=folder)
-    assert "fell to validation: for more, --set prepare.valid=0.2\n" in made.stdout
+    (folder / "two.csv").write_text("text\num só\noutro\n", "utf-8")
+    (folder / "many.csv").write_text("text\n" + "".join(f"{n} livros\n" for n in range(999)), "utf-8")
+    more, single = ": for more, --set prepare.valid=0.2", ", as one cannot be shared: give more text"
+    cases = (
+        (["one.csv"], f"no document fell to validation{single}"),
+        (["two.csv"], f"no document fell to validation{more}"),
+        (["pt=many.csv", "en=one.csv"], f"no document of en fell to validation{single}"),
+        (["pt=many.csv", "en=two.csv"], f"no document of en fell to validation{more}"),
+        (["pt=many.csv"], "dropped: none"),
+    )
+    for number, (given, told) in enumerate(cases):
+        made = run("prepare", *given, "-t", "vocab", "-o", f"told-{number}", "-q", cwd=folder)
+        assert made.stdout.splitlines()[-1].endswith(told)
 
 
 def test_wrong_encoding_is_named(folder: Path) -> None:

@@ -418,6 +418,17 @@ def run(
     return command
 
 
+def test_an_interruption_keeps_what_is_done(
+    run: Any, folder: Path, files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(neighbours, "make_parts", stopped)
+    _, told = run("--model", folder, "--index", tmp_path / "index", "--add", files[0], "-q")
+    assert told == "what is done is kept: the same command goes on\n"
+
+
 def test_the_command(run: Any, folder: Path, files: list[Path], tmp_path: Path, sentences: list[str]) -> None:
     given = ("--model", folder, "--index", tmp_path / "index")
     assert run(*given, "--add", files[0], "-q") == (0, f"130 texts added, 130 in all: {tmp_path / 'index'}\n")

@@ -169,6 +169,8 @@ def test_runs_grow_while_they_train(
     with metrics.open("a") as file:
         file.write(record(last + 1))
     expect(page.locator(".run-facts")).to_contain_text(f" {last + 1},")
+    unit = {"en-GB": "seconds", "pt-BR": "segundos"}[locale]
+    expect(page.locator(".run-facts")).to_contain_text(f", {last + 1} {unit}")
     page.locator(".curves").first.hover()
     expect(page.locator(".curve-legend").first).to_contain_text({"en-GB": "step", "pt-BR": "passo"}[locale])
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.conftest import Heard
 from typer.testing import CliRunner
 
 from unmask.cli import app
@@ -86,6 +87,15 @@ def test_passages_are_whole_sentences(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("word " * 50, "utf-8")
     (cut,) = passages(str(tmp_path / "x.txt"), SUITE.model_copy(update={"chars": 22}))
     assert cut == "word word word word"
+
+
+def test_the_column_of_a_table_is_told(folder: Path, heard: Heard, tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("id\ttexto\n1\tThe blue boat came back.\n", "utf-8")
+    (tmp_path / "b.tsv").write_text("id\tcorpo\n1\tThe blue boat came back.\n", "utf-8")
+    evaluate(str(tmp_path / "a.tsv"), folder, tmp_path / "out", card=False, progress=heard)
+    assert f"{tmp_path / 'a.tsv'}: the text is taken from the column texto" in heard.said
+    with pytest.raises(InputError, match="no column text, only id, corpo; name the one with the text so$"):
+        evaluate(str(tmp_path / "b.tsv"), folder, tmp_path / "out", card=False)
 
 
 def test_held_out_passages_are_those_of_the_test_split(tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
+from tests.conftest import Heard
 from tests.tasks.conftest import questions, reviews, tagged
 from typer.testing import CliRunner
 
@@ -22,7 +24,7 @@ from unmask.errors import ConfigError, InputError, ModelError, OutputError
 from unmask.model.network import Model
 from unmask.predict import Answerer, Classifier, Tagger
 from unmask.predict.settings import TaskSettings, read_task_settings
-from unmask.tasks.apply import predict_file
+from unmask.tasks.apply import _text_rows, predict_file
 from unmask.tasks.columns import Columns
 from unmask.tasks.finetune import finetune
 from unmask.tasks.read import stream_examples
@@ -400,7 +402,7 @@ def test_a_million_rows_take_no_more_memory(tmp_path: Path, tokenizer: Tokenizer
             file.writelines(f"a sopa {number % 977}\n" for number in range(rows))
         script = (
             "import resource, sys; from pathlib import Path; import unmask\n"
-            "from unmask.tasks.apply import predict_file\n"
+            "from unmask.tasks.apply import _text_rows, predict_file\n"
             "file = Path(sys.argv[2])\n"
             "count = predict_file(unmask.load(sys.argv[1]), file, file.with_suffix('.out.csv'))\n"
             "print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
@@ -508,6 +510,12 @@ def test_a_folder_says_whether_it_judges_pairs(tmp_path: Path, base: Path, paire
     assert model.settings.wants_pairs is paired
 
 
+def test_a_question_that_is_too_long_is_named_with_its_row(tmp_path: Path, answerer: Answerer) -> None:
+    (tmp_path / "in.csv").write_text(f"question,context\nQuem?,O Rui.\n{'quem ' * 40},O Rui.\n")
+    with pytest.raises(InputError, match="^.*in.csv, line 3: the question 'quem quem.*tokens, but the model"):
+        predict_file(answerer, tmp_path / "in.csv", tmp_path / "out.jsonl")
+
+
 def test_questions_that_are_not_there(tmp_path: Path, answerer: Answerer) -> None:
     for name in ("none.csv", "none.json"):
         with pytest.raises(InputError, match=f"there is no .*{name}"):
@@ -526,3 +534,31 @@ def test_answers_that_are_there_are_not_read(tmp_path: Path, answerer: Answerer)
     row = {"question": "Quem?", "context": "Rui mora em Leeds.", "answers": ["Rui"]}
     (tmp_path / "in.jsonl").write_text(json.dumps(row), "utf-8")
     assert predict_file(answerer, tmp_path / "in.jsonl", tmp_path / "out.jsonl") == 1
+
+
+@pytest.mark.parametrize("header", ["title,body,other,label\n", ""])
+@pytest.mark.parametrize("task", ["classify", "pair"])
+def test_a_model_keeps_what_its_texts_were_made_of(
+    tmp_path: Path, base: Path, heard: Heard, task: Literal["classify", "pair"], header: str
+) -> None:
+    """`body` has a usual name: it was read alone, and the predictions were of other texts."""
+    rows = [f"{number},{example.text},x,{example.target}\n" for number, example in enumerate(reviews())]
+    (tmp_path / "in.csv").write_text(header + "".join(rows), "utf-8")
+    made, label = ("{title}: {body}", "label") if header else ("{1}: {2}", "4")
+    columns = Columns(made, made if task == "pair" else None, label)
+    finetune(task, base, tmp_path / "in.csv", None, tmp_path / "out", FinetuneConfig(epochs=1), columns)
+    model = unmask.load(tmp_path / "out")
+    assert isinstance(model, Classifier)
+    (_, first), *_ = _text_rows(model, tmp_path / "in.csv", Columns(), heard)
+    assert first.text == f"0: {reviews()[0].text}"
+    assert first.pair == (first.text if task == "pair" else None)
+    second = f", the second text in {made}" if task == "pair" else ""
+    assert heard.said == [f"{tmp_path}/in.csv: the text in {made}{second}, as the model learnt it"]
+    said = Columns("body" if header else "2")
+    assert next(_text_rows(model, tmp_path / "in.csv", said, heard))[1].text == reviews()[0].text
+    (tmp_path / "other.jsonl").write_text('{"text": "bom", "corpo": "mau"}\n')
+    lacking = (
+        f"no column {made[1:-1].split('}')[0]}, only text, corpo; the model learnt from {made}: say with"
+    )
+    with pytest.raises(InputError, match=f"{re.escape(lacking)} --text-column what to read here$"):
+        predict_file(model, tmp_path / "other.jsonl", tmp_path / "out.jsonl")

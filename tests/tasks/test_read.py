@@ -353,6 +353,8 @@ def test_a_column_that_is_not_there(tmp_path: Path) -> None:
         texts(named, text="text", label="text")
     with pytest.raises(InputError, match="there is no .*nowhere.csv"):
         texts(tmp_path / "nowhere.csv")
+    with pytest.raises(InputError, match="^standard input is not read here: write it to a file"):
+        texts(Path("-"))
 
 
 def test_rows_without_labels_are_read_as_a_stream(tmp_path: Path) -> None:

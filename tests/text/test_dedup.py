@@ -113,7 +113,7 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
         deduplicate(sources, tmp_path / "o.jsonl", TextConfig(), threshold=80)
     with pytest.raises(OutputError, match=r"end its name with .jsonl or .jsonl.zst"):
         deduplicate(sources, tmp_path / "o.txt", TextConfig())
-    with pytest.raises(InputError, match=r"no document is left .* 1 short"):
+    with pytest.raises(InputError, match=r"no documents of .*in.txt are left .* 1 short"):
         deduplicate(sources, tmp_path / "o.jsonl", TextConfig(min_chars=10))
     with pytest.raises(OutputError, match="cannot write"):
         deduplicate(sources, tmp_path / "in.txt" / "o.jsonl", TextConfig())

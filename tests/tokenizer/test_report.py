@@ -118,6 +118,23 @@ def test_what_the_command_refuses(corpus: Path, tmp_path: Path) -> None:
     assert "start from" in str(runner.invoke(app, itself).exception)
     taken = runner.invoke(app, ["tokenizer", str(corpus), "-o", str(tmp_path), "-q"])
     assert isinstance(taken.exception, OutputError)
+    swapped = runner.invoke(app, ["tokenizer", "--report", str(corpus), str(tmp_path), "-q"])
+    assert str(swapped.exception) == (
+        f"{corpus} is no vocabulary, as no line of it is [CLS]: name a tokenizer's folder in its place"
+    )
+    (tmp_path / "blank.txt").write_text("\n\n")
+    for more, dropped in (
+        ((), "none, there is no text in the input"),
+        (("--set", "text.min_chars=90"), "2 short"),
+    ):
+        nothing = runner.invoke(
+            app, ["tokenizer", str(tmp_path / "blank.txt"), "-o", str(tmp_path / "o"), "-q", *more]
+        )
+        assert (
+            str(nothing.exception)
+            == f"no documents of {tmp_path / 'blank.txt'} are left (dropped: {dropped})"
+        )
+        (tmp_path / "blank.txt").write_text("a\n\nb\n")
 
 
 def test_nothing_is_written_over_unasked(tokenizer: Tokenizer, tmp_path: Path) -> None:

@@ -6,7 +6,15 @@ from typing import Annotated, Literal
 import typer
 
 from unmask.cli.embed import Column, PoolOption, Truncate, read_layer
-from unmask.cli.options import Json, ModelFolder, Quiet, load_model, print_json, progress
+from unmask.cli.options import (
+    Json,
+    ModelFolder,
+    Quiet,
+    kept_when_interrupted,
+    load_model,
+    print_json,
+    progress,
+)
 from unmask.progress import counted
 
 _EXAMPLES = """
@@ -107,7 +115,8 @@ def similar(
         settings = EmbedSettings(pool=pool, truncate=truncate)
         if word is None:
             settings = replace(settings, layer=which, standardise=fitted)
-        added = add_file(index, loaded, add, settings if said else None, column, shown)
+        with kept_when_interrupted():
+            added = add_file(index, loaded, add, settings if said else None, column, shown)
     opened = Index(index, loaded)
     found = []
     if query is not None and word is not None:

@@ -34,7 +34,7 @@ from unmask.errors import ConfigError, CorpusError, InputError, OutputError, Use
 from unmask.files import digest, disk_errors, write_json
 from unmask.processes import cores, folder_lock, ray_cluster, run_on_ray, workers_end_first
 from unmask.progress import SILENT, Progress
-from unmask.text import NO_TEXT, Document, Source, State, TextColumns, read_sources, say_passed_over
+from unmask.text import Document, Source, State, TextColumns, nothing_left, read_sources, say_passed_over
 from unmask.tokenizer import Tokenizer
 
 WORK = ".work"
@@ -107,8 +107,7 @@ def prepare(
             _date(out / MANIFEST, batches)
     if not left:
         _remove(out)
-        reasons = ", ".join(f"{count} {reason}" for reason, count in manifest["dropped"].items())
-        raise InputError(f"no documents are left to prepare (dropped: {reasons or NO_TEXT})")
+        raise nothing_left(sources, manifest["dropped"])
     shutil.rmtree(work, ignore_errors=True)
     return manifest
 

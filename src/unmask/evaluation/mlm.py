@@ -16,7 +16,16 @@ from unmask.evaluation.suites import MlmSuite
 from unmask.predict import MaskedLM
 from unmask.predict.inputs import Inputs, with_own_mask
 from unmask.predict.score import targets
-from unmask.text import SPLITS, Cleaner, find_sources, read_documents, sentence_starts, split_of, text_hash
+from unmask.text import (
+    SPLITS,
+    Cleaner,
+    TextColumns,
+    find_sources,
+    read_documents,
+    sentence_starts,
+    split_of,
+    text_hash,
+)
 from unmask.tokenizer import Encoding
 from unmask.tokenizer.words import count_words
 
@@ -35,7 +44,8 @@ _HIDDEN = (
 def mlm(context: Context, suite: MlmSuite) -> Outcome:
     """Every token's surprise given all the others; and of tokens hidden together, loss and accuracy."""
     paths = [str(path) for pattern in suite.files for path in context.found.paths(pattern)]
-    found = [text for path in paths for text in passages(path, suite)]
+    columns = TextColumns(TextConfig(), context.progress, "name the one with the text so")
+    found = [text for path in paths for text in passages(path, suite, columns)]
     texts = context.some(_spread(found, suite.limit))
     if not texts:
         raise InputError(f"{context.found.name}: no passage to score in {', '.join(paths)}")
@@ -90,11 +100,11 @@ def _details(items: Sequence[dict[str, Any]], cut: Sequence[Sequence[str]]) -> d
     }
 
 
-def passages(path: str, suite: MlmSuite) -> Iterator[str]:
+def passages(path: str, suite: MlmSuite, columns: TextColumns | None = None) -> Iterator[str]:
     """Whole sentences of one document up to about `chars` characters; a longer sentence is cut at a space."""
     config, shares = TextConfig(), PrepareConfig()
     clean = Cleaner(config)
-    for document in read_documents(find_sources([path])[0], config):
+    for document in read_documents(find_sources([path])[0], config, columns):
         text, reason = clean(document.text)
         if reason is not None:
             continue

@@ -18,7 +18,10 @@ _IDENTITY = (CONFIG, "tokenizer.json", "vocab.*", *WEIGHTS, "unmask_heads.safete
 
 def find_folder(name: str | Path) -> Path:
     """A folder that exists, else a bundled model, else the newest stored one in the Hugging Face cache."""
-    path = Path(name)
+    try:
+        path = Path(name)
+    except TypeError:
+        raise ModelError(f"{repr(name)[:40]} is no model: give its folder or its name") from None
     if path.is_file():
         meant = path.parent if (path.parent / CONFIG).exists() else "the folder of a model"
         raise ModelError(f"{path} is a file: name {meant}")

@@ -80,8 +80,10 @@ class Inputs:
         return places[(places < limit - self.closing) | (places >= length - self.closing)]
 
 
-def with_own_mask(text: str, tokenizer: Tokenizer) -> str:
+def with_own_mask(text: object, tokenizer: Tokenizer) -> str:
     """The text with either spelling of the mask written as this tokenizer writes it."""
+    if not isinstance(text, str):
+        raise InputError(f"{repr(text)[:40]} is no text: give a string")
     for spelling in MASKS:
         text = text.replace(spelling, tokenizer.mask_token)
     return text

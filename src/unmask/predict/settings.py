@@ -28,6 +28,10 @@ class TaskSettings:
     """The mark of the examples it was fine-tuned on; "": not known."""
     pairs: bool | None = None
     """Whether the texts it was fine-tuned on were pairs; None: not known."""
+    text_template: str | None = None
+    """The columns its texts were made of, like `{title}: {body}`; None: they were texts as they stand."""
+    pair_template: str | None = None
+    """The same of the second texts."""
 
     @property
     def wants_pairs(self) -> bool | None:
@@ -54,4 +58,7 @@ def read_task_settings(values: Mapping[str, Any]) -> TaskSettings:
     name, data = str(task.get("name", "")), str(task.get("data", ""))
     pairs = task.get("pairs")
     pairs = pairs if isinstance(pairs, bool) else None
-    return TaskSettings(length, stride, long, name, task.get("unanswerable") is True, data, pairs)
+    text, pair = (
+        made if isinstance(made := task.get(key), str) else None for key in ("text_template", "pair_template")
+    )
+    return TaskSettings(length, stride, long, name, task.get("unanswerable") is True, data, pairs, text, pair)

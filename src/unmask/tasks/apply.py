@@ -11,13 +11,14 @@ from unmask.errors import InputError, ModelError, OutputError
 from unmask.files import atomic_path, check_new
 from unmask.predict.answer import Answerer
 from unmask.predict.classify import Classifier
+from unmask.predict.inputs import TooLongError
 from unmask.predict.onnx import OnnxModel
 from unmask.predict.predictor import Predictor
 from unmask.predict.tag import Tagger
 from unmask.progress import SILENT, Progress
 from unmask.tasks.columns import USUAL, Columns, TextTask, resolve, text_example
 from unmask.tasks.conll import DOCUMENT, PREFIXED, UNTAGGED, split_line
-from unmask.tasks.examples import TaggedExample, TextExample, second_texts
+from unmask.tasks.examples import QuestionExample, TaggedExample, TextExample, second_texts
 from unmask.tasks.read import (
     TABLES,
     TAGGED_TABLES,
@@ -134,6 +135,7 @@ def _text_rows(
             yield {"text": text}, TextExample(text)
         return
     source, form = open_source(task, path)
+    columns = columns.else_learnt(model.settings.text_template, model.settings.pair_template)
     yield from text_rows(task, source, form, columns, labelled=False, progress=progress)
 
 
@@ -207,16 +209,15 @@ def _has_tags(path: Path, labels: Sequence[str]) -> bool:
     )
 
 
-def _question_rows(path: Path) -> Iterator[tuple[Row, tuple[str, str]]]:
+def _question_rows(path: Path) -> Iterator[tuple[Row, QuestionExample]]:
     if file_form(path) in (".csv", ".tsv"):
         source, form = open_source("qa", path)
         for place, row in rows_of(source, form):
-            found = read_row(row, place, labelled=False)
-            yield row, (found.question, found.context)
+            yield row, read_row(row, place, labelled=False)
         return
     for example in stream_examples("qa", path, labelled=False):
-        row = {"id": example.id, "question": example.question, "context": example.context}  # type: ignore[union-attr]
-        yield row, (row["question"], row["context"])
+        assert isinstance(example, QuestionExample)
+        yield {"id": example.id, "question": example.question, "context": example.context}, example
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -256,8 +257,11 @@ def _tagged(model: Tagger, given: list[str | tuple[str, ...]]) -> Iterator[Row]:
             yield {"predicted": [x.name for x in labels], "probabilities": [x.score for x in labels]}
 
 
-def _answered(model: Answerer, given: list[tuple[str, str]]) -> Iterator[Row]:
-    found = model.answer_all([question for question, _ in given], [context for _, context in given])
+def _answered(model: Answerer, given: list[QuestionExample]) -> Iterator[Row]:
+    try:
+        found = model.answer_all([each.question for each in given], [each.context for each in given])
+    except TooLongError as error:
+        raise InputError(f"{given[error.number].place}: {error}") from None
     for answer in found:
         yield {"answer": answer.text, "start": answer.start, "end": answer.end, "probability": answer.score}
 

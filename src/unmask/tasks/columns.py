@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from unmask.errors import InputError
@@ -21,6 +21,7 @@ _CLASS = (
     "entailment", "classe", "categoria", "rótulo", "rotulo", "sentimento", "polaridade",
 )  # fmt: skip
 _NUMBER = ("score", "similarity", "value", "rating", "stars", "label", "target", "nota", "valor")
+_AS_IS = "name it as it stands there"
 _NAMED = re.compile(r"\{([^{}]+)\}")
 
 
@@ -36,6 +37,8 @@ class Columns:
     label: str | None = None
     labels: tuple[str, ...] = ()
     """One column for each of several classes; a text is of those where the number is above 0."""
+    learnt: tuple[str, ...] = ()
+    """Which of text and pair were not said, but are what the model learnt from."""
 
     @property
     def said(self) -> list[str]:
@@ -47,6 +50,22 @@ class Columns:
     def numbered(self) -> bool:
         """Every column that was said is a number."""
         return bool(self.said) and all(name.isdigit() for name in self.said)
+
+    @property
+    def templates(self) -> tuple[str | None, str | None]:
+        """The text and the pair, where they are made of several columns."""
+        text, pair = (said if said and _NAMED.search(said) else None for said in (self.text, self.pair))
+        return text, pair
+
+    def else_learnt(self, text: str | None, pair: str | None) -> "Columns":
+        """What was said; where nothing was, what the model's texts were made of."""
+        learnt = {
+            role: made
+            for role, made in (("text", text), ("pair", pair))
+            if made is not None and getattr(self, role) is None
+        }
+        text, pair = learnt.get("text", self.text), learnt.get("pair", self.pair)
+        return replace(self, text=text, pair=pair, learnt=tuple(learnt))
 
 
 USUAL = Columns()
@@ -72,30 +91,31 @@ def is_header(first: Sequence[str], columns: Columns) -> bool:
 
 def resolve(there: Sequence[str], task: TextTask, columns: Columns, place: str, labelled: bool) -> Columns:
     """The columns to read among those that are there."""
-    text = _find(there, columns.text, TEXT, "text", place)
+    text = _find(there, columns, "text", TEXT, place)
     wanted = columns.pair is not None or task == "pair"
     pair = (
-        _find(there, columns.pair, _PAIR, "pair", place, needed=wanted)
-        if task != "classify" or wanted
-        else None
+        _find(there, columns, "pair", _PAIR, place, needed=wanted) if task != "classify" or wanted else None
     )
     label = None
     labels = columns.labels if labelled else ()
     for name in labels:
         _check(there, name, place)
     if labelled and not labels:
-        label = _find(there, columns.label, _NUMBER if task == "regress" else _CLASS, "label", place)
+        label = _find(there, columns, "label", _NUMBER if task == "regress" else _CLASS, place)
     if label is not None and label in (text, pair):
         raise InputError(f"{place}: the column {label} cannot be a text and its label: name two columns")
     return Columns(text, pair, label, labels)
 
 
 def _find(
-    there: Sequence[str], said: str | None, usual: Sequence[str], what: str, place: str, needed: bool = True
+    there: Sequence[str], columns: Columns, what: str, usual: Sequence[str], place: str, needed: bool = True
 ) -> str | None:
+    said: str | None = getattr(columns, what)
     if said is not None:
+        learnt = f"the model learnt from {said}: say with --{what}-column what to read here"
+        remedy = learnt if what in columns.learnt else _AS_IS
         for name in [said] if said in there or what == "label" else _parts(said):
-            _check(there, name, place)
+            _check(there, name, place, remedy)
         return said
     found = usual_column(there, usual)
     if found is None and needed:
@@ -106,9 +126,9 @@ def _find(
     return found
 
 
-def _check(there: Sequence[str], name: str, place: str) -> None:
+def _check(there: Sequence[str], name: str, place: str, remedy: str = _AS_IS) -> None:
     if name not in there:
-        raise no_column(there, name, place, "name it as it stands there")
+        raise no_column(there, name, place, remedy)
 
 
 def text_example(

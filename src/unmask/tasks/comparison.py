@@ -82,10 +82,12 @@ class Comparison:
         trained = len(self.draws) * sum(method in _TRAINED for method in self.methods)
         frozen = len(self.draws) * sum(method not in _TRAINED for method in self.methods)
         steps = self.settings.steps
+        work = [f"{counted(trained, 'training')} of {counted(steps, 'step')}"] * bool(trained)
+        work += [f"{counted(frozen, 'fit')} on frozen vectors"] * bool(frozen)
+        fewer = "fewer --sizes, --seeds or --set steps=" if trained else "fewer --sizes or --seeds"
         self.progress.say(
-            f"{counted(trained, 'training')} of {counted(steps, 'step')} and {counted(frozen, 'fit')} on"
-            f" frozen vectors, each scored on {counted(len(self.made.valid), 'example')}; fewer --sizes,"
-            " --seeds or --set steps= take less time"
+            f"{' and '.join(work)}, each scored on {counted(len(self.made.valid), 'example')}; {fewer} take"
+            " less time"
         )
         # A fit counts as one step, and so does the scoring of a prompt without examples.
         total = trained * steps + frozen + ("cloze" in self.methods)

@@ -91,6 +91,9 @@ def finetune(  # noqa: PLR0913  the last is given by name alone
     repeated = count_repeated(validation, training, progress)
     made = gather(task, model, training, validation, settings)
     made = replace(made, task=replace(made.task, data=mark))
+    if file_name(train) is not None and isinstance(made.kind, Classes | Numbers):
+        text, pair = columns.templates
+        made = replace(made, task=replace(made.task, text_template=text, pair_template=pair))
     if not validation:
         raise InputError("there is no example to validate on")
     if unseen := [name for name in columns.labels if name not in made.kind.changes["labels"]]:

@@ -62,6 +62,8 @@ def stream_examples(
 def open_source(task: Task, path: Path) -> tuple[Source, str]:
     """A file and its format, if the task can be read from it."""
     if not path.exists():
+        if str(path) == "-":
+            raise InputError("standard input is not read here: write it to a file, and name that")
         raise InputError(f"there is no {path}")
     if path.is_dir():
         raise InputError(f"{path} is a folder: name a file")
@@ -121,7 +123,8 @@ def text_rows(
             names = tuple(row)
             if form != ".xml" and chosen not in told:
                 told.add(chosen)
-                progress.say(f"{where}: {_roles(chosen)}")
+                learnt = ", as the model learnt it" if columns.learnt else ""
+                progress.say(f"{where}: {_roles(chosen)}{learnt}")
         yield row, text_example(row, task, chosen, place, comma)
 
 

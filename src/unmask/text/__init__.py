@@ -5,8 +5,8 @@ from unmask.text.document import Document
 from unmask.text.harvest import harvest_docs
 from unmask.text.languages import sampling_weights
 from unmask.text.read import (
-    NO_TEXT,
     TextColumns,
+    nothing_left,
     placed_texts,
     read_documents,
     read_sources,
@@ -18,7 +18,6 @@ from unmask.text.sources import Source, State, find_sources
 from unmask.text.split import SPLITS, split_of, text_hash
 
 __all__ = [
-    "NO_TEXT",
     "SPLITS",
     "Cleaner",
     "Document",
@@ -27,6 +26,7 @@ __all__ = [
     "TextColumns",
     "find_sources",
     "harvest_docs",
+    "nothing_left",
     "placed_texts",
     "read_documents",
     "read_sources",

@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmask.config import TextConfig
-from unmask.errors import ConfigError, InputError, OutputError
+from unmask.errors import ConfigError, OutputError
 from unmask.files import atomic_path, check_new, disk_errors
 from unmask.processes import worker_errors, worker_pool, workers_end_first
 from unmask.progress import SILENT, Progress
 from unmask.text.clean import Cleaner
 from unmask.text.document import Document
 from unmask.text.minhash import PERMUTATIONS, U64, signatures
-from unmask.text.read import NO_TEXT, TextColumns, read_sources, say_passed_over
+from unmask.text.read import TextColumns, nothing_left, read_sources, say_passed_over
 from unmask.text.sources import Source
 
 I64 = NDArray[np.int64]
@@ -82,8 +82,7 @@ def deduplicate(
             folder, rows = Path(name), band_rows(threshold)
             count, dropped = _sign(sources, config, folder, rows, workers, progress)
             if not count:
-                reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
-                raise InputError(f"no document is left after cleaning; dropped: {reasons or NO_TEXT}")
+                raise nothing_left(sources, dropped)
             clusters = _Clusters(folder, count)
             joined = _join(folder, rows, threshold, clusters, progress)
             kept, texts = _write(folder, output, clusters, {i for _, *pair in joined for i in pair}, progress)

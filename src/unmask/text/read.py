@@ -1,7 +1,7 @@
 """Raw files -> documents, as a stream: memory does not grow with the size of the file."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -15,17 +15,16 @@ from unmask.text.stream import BLANK_LINE, decoded, records, split_lines
 from unmask.text.tables import nothing_in, read_jsonl, read_table
 
 __all__ = [
-    "NO_TEXT",
     "Source",
     "TextColumns",
     "find_sources",
+    "nothing_left",
     "read_documents",
     "read_sources",
     "read_texts",
     "say_passed_over",
 ]
 
-NO_TEXT = "none, there is no text in the input"
 _LONGEST_LANGUAGE = 40
 
 
@@ -55,13 +54,15 @@ class TextColumns:
         return [text, self._language]
 
 
-def read_documents(source: Source, config: TextConfig) -> Iterator[Document]:
+def read_documents(
+    source: Source, config: TextConfig, columns: TextColumns | None = None
+) -> Iterator[Document]:
     """The documents of one source, as they stand in it; a source without any is an error.
 
     One longer than `max_chars` may be cut, but stays longer than that, so that cleaning drops and counts it.
     """
     empty: list[Source] = []
-    yield from read_sources([source], config, empty)
+    yield from read_sources([source], config, empty, columns)
     if empty:
         raise nothing_in(source, "document")
 
@@ -123,6 +124,13 @@ def say_passed_over(empty: Sequence[object], sources: Sequence[Source], progress
     if not 0 < len(empty) < len(sources):
         return
     progress.say(f"passed over {len(empty)} without any text: {_named(empty)}")
+
+
+def nothing_left(sources: Sequence[object], dropped: Mapping[str, int]) -> InputError:
+    """The error for files of which cleaning, which counts what it drops, leaves no document."""
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
+    reasons = reasons or "none, there is no text in the input"
+    return InputError(f"no documents of {_named(sources)} are left (dropped: {reasons})")
 
 
 def _named(sources: Sequence[object]) -> str:

@@ -1,5 +1,6 @@
 """From text files to a tokenizer folder: what `unmask tokenizer` does."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from unmask.errors import OutputError
 from unmask.files import disk_errors
 from unmask.progress import SILENT, Progress
 from unmask.target import CONFIG, check_place
-from unmask.text import Cleaner, Document, Source, TextColumns, read_sources, say_passed_over
+from unmask.text import Cleaner, Document, Source, TextColumns, nothing_left, read_sources, say_passed_over
 from unmask.tokenizer.extend import extend
 from unmask.tokenizer.report import Meter, VocabularyReport
 from unmask.tokenizer.tokenizer import Tokenizer
@@ -75,12 +76,17 @@ def clean_documents(
     """The cleaned documents of all sources, with progress by size."""
     sources = list(sources)
     empty: list[Source] = []
-    clean = Cleaner(config)
+    clean, dropped, found = Cleaner(config), Counter[str](), False
     total = sum(source.expected_chars for source in sources) / 1e6
     with progress.stage("reading", total or None, "MB") as stage:
         for document in read_sources(sources, config, empty, TextColumns(config, progress)):
             stage.advance(len(document.text) / 1e6)
-            text, dropped = clean(document.text)
-            if dropped is None:
+            text, reason = clean(document.text)
+            if reason is None:
+                found = True
                 yield Document(text, document.language, document.source)
+            else:
+                dropped[reason] += 1
+    if not found:
+        raise nothing_left(sources, dropped)
     say_passed_over(empty, sources, progress)

@@ -67,6 +67,10 @@ def _read(file: Path, config: Mapping[str, Any], progress: Progress) -> Backend:
 
 def _read_wordpiece(file: Path, config: Mapping[str, Any], progress: Progress) -> Backend:
     pieces = file.read_text("utf-8").removesuffix("\n").split("\n")
+    if {BERT.cls, ROBERTA.cls}.isdisjoint(pieces):
+        raise ModelError(
+            f"{file} is no vocabulary, as no line of it is {BERT.cls}: name a tokenizer's folder in its place"
+        )
     words = [piece for piece in pieces if not piece.startswith("[")]
     lowercase = config.get("do_lower_case")
     strip = config.get("strip_accents")

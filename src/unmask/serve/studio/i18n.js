@@ -83,3 +83,12 @@ export function compact(value) {
     ? number(value)
     : new Intl.NumberFormat(document.documentElement.lang, shape).format(value);
 }
+
+const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60]];
+
+/** A time in the unit that suits it. */
+export function duration(seconds) {
+  const [unit, size] = UNITS.find(([, size]) => seconds >= 2 * size) ?? ["second", 1];
+  const shape = { style: "unit", unit, unitDisplay: "long", maximumFractionDigits: size > 1 ? 1 : 0 };
+  return new Intl.NumberFormat(document.documentElement.lang, shape).format(seconds / size);
+}

@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { curves } from "../curves.js";
 import { div, field, fill, h, note, select } from "../dom.js";
-import { compact, known, number, percent, t } from "../i18n.js";
+import { compact, duration, known, number, percent, t } from "../i18n.js";
 import { emptyCard } from "../models.js";
 import { status } from "../status.js";
 
@@ -61,7 +61,7 @@ export function mount(root, { info, params, save, announce }) {
       ? t(done ? "runs.facts.done" : "runs.facts", {
           step: number(last.step, 8),
           tokens: compact(last.tokens ?? 0),
-          minutes: number((last.seconds ?? 0) / 60, 2),
+          time: duration(last.seconds ?? 0),
         })
       : t("runs.empty");
     fill(charts, chartsOf(records));
