@@ -76,8 +76,11 @@ def test_all_workers_begin_before_a_signal_can_come() -> None:
     mine = psutil.Process()
     before = set(mine.children())
     with worker_pool(3) as pool:
-        begun = {child for child in mine.children() if "spawn_main" in " ".join(child.cmdline())} - before
-        assert len(begun) == 3
+        begun = set(mine.children()) - before  # what each will run is seen a moment later
+        workers, until = set[psutil.Process](), time.monotonic() + 60
+        while len(workers) < 3 and time.monotonic() < until:
+            workers = {child for child in begun if "spawn_main" in " ".join(child.cmdline())}
+        assert len(workers) == 3
         assert pool.submit(int, "7").result() == 7
 
 
