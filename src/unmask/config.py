@@ -43,7 +43,10 @@ class TextConfig(Section):
     documents: Literal["block", "line", "file"] = "block"
     """What a document is in a .txt file: a block between blank lines, a line, or the whole file."""
     column: str = "text"
-    """The column or key that holds the text; without a `text`, one with a usual name (texto, review …)."""
+    """The column or key that holds the text; without a `text`, one with a usual name (texto, review …).
+
+    `{title}: {body}` makes a text of two.
+    """
     language_column: str | None = None
     """The column or key that holds the language, if the rows carry one."""
     unicode: Literal["NFC", "NFKC", "none"] = "NFC"

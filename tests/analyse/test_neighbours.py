@@ -441,6 +441,12 @@ def test_the_command(run: Any, folder: Path, files: list[Path], tmp_path: Path, 
     assert all(one["text"][one["start"] : one["end"]] == "gato" for one in result["found"])
     status, out = run(*given, sentences[2], "--word", "gato", "-q", "--top", 1)
     assert "»gato«" in out
+    long = f"{'telhado ' * 12}gato{' telhado' * 12}"
+    (tmp_path / "long.txt").write_text(long, "utf-8")
+    alone = (*given[:3], tmp_path / "long")
+    status, out = run(*alone, "--add", tmp_path / "long.txt", sentences[2], "--word", "gato", "-q")
+    shown = out.splitlines()[1].partition("  ")[2]
+    assert shown == f"…{'telhado ' * 10}»gato«{' telhado' * 10}…  (long.txt, 1)"
     (tmp_path / "twice.txt").write_text("um gato\num gato\n", "utf-8")
     status, out = run(*given, "--add", tmp_path / "twice.txt", "um gato", "--top", 1, "-q")
     assert out.splitlines()[1] == "1.0000  um gato  (twice.txt, 1; 2 times)"

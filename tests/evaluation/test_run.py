@@ -319,6 +319,22 @@ def test_other_data_are_not_compared(folder: Path, tmp_path: Path) -> None:
         differences(tmp_path / "out-a", tmp_path / "out-b")
 
 
+def test_what_cannot_be_compared_is_told_before_any_work(
+    pair_suite: Path, folder: Path, other_folder: Path, tmp_path: Path
+) -> None:
+    evaluate(str(pair_suite), folder, tmp_path / "a", card=False)
+    (tmp_path / "text.txt").write_text("O barco azul voltou.", "utf-8")
+    for asked, told in (
+        ((pair_suite, "--seed", 1), "mine was measured on other items for"),
+        ((pair_suite, "--sample", 2), "with the same seed and sample"),
+        ((tmp_path / "text.txt",), "holds no results of text: run the same suites for both"),
+    ):
+        given = ("evaluate", *asked, "-m", other_folder, "-o", tmp_path / "b", "--compare", tmp_path / "a")
+        done = CliRunner().invoke(app, list(map(str, given)))
+        assert told in " ".join(str(done.exception).split())
+        assert not (tmp_path / "b").exists()
+
+
 def test_items_may_hold_any_character(tmp_path: Path) -> None:
     items = [{"id": "a\u2028b\x85c"}, {"id": "d"}]
     (tmp_path / "x.items.jsonl").write_text(

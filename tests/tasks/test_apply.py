@@ -516,6 +516,13 @@ def test_a_question_that_is_too_long_is_named_with_its_row(tmp_path: Path, answe
         predict_file(answerer, tmp_path / "in.csv", tmp_path / "out.jsonl")
 
 
+def test_a_question_without_a_context_is_named_with_its_row(tmp_path: Path, answerer: Answerer) -> None:
+    (tmp_path / "in.csv").write_text("question,context\nQuem?,O Rui.\nOnde?,\n")
+    with pytest.raises(InputError, match=r"in\.csv, line 3: the context is empty$"):
+        predict_file(answerer, tmp_path / "in.csv", tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()
+
+
 def test_questions_that_are_not_there(tmp_path: Path, answerer: Answerer) -> None:
     for name in ("none.csv", "none.json"):
         with pytest.raises(InputError, match=f"there is no .*{name}"):

@@ -17,6 +17,7 @@ from tests.conftest import Heard
 
 from unmask.config import TextConfig
 from unmask.errors import InputError
+from unmask.predict.lines import one_source, placed_texts
 from unmask.text import Cleaner, Source, TextColumns, read_documents, read_sources, say_passed_over
 
 
@@ -291,6 +292,38 @@ def test_columns_that_hold_no_text(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": [1, 2]}), tmp_path / "x.parquet")
     with pytest.raises(InputError, match="x.parquet, row 1: text holds 1, not text"):
         read(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.jsonl", "x.parquet"])
+def test_a_text_of_several_columns(tmp_path: Path, name: str) -> None:
+    rows = [
+        {"título": "Barco", "ano": "1999", "corpo": "Partiu {cedo}."},
+        {"título": "", "ano": "", "corpo": "Só."},
+        {"título": "", "ano": "", "corpo": " "},
+    ]
+    path = tmp_path / name
+    if name == "x.csv":
+        path.write_text(
+            "\n".join(",".join(row.values()) for row in [{k: k for k in rows[0]}, *rows]), "utf-8"
+        )
+    elif name == "x.jsonl":
+        typed = [{key: value or None for key, value in row.items()} for row in rows]
+        typed[0] |= {"ano": 1999}  # type: ignore[dict-item]
+        path.write_text("\n".join(map(json.dumps, typed)), "utf-8")
+    else:
+        pq.write_table(pa.Table.from_pylist([*rows]), path)
+    expected = ["Barco (1999): Partiu {cedo}.", " (): Só.", ""]
+    made = "{título} ({ano}): {corpo}"
+    assert read(path, column=made) == expected
+    with pytest.raises(InputError, match=r"no column titulo, only .*did you mean título"):
+        read(path, column="{titulo} {corpo}")
+    assert [text for _, text in placed_texts(one_source(str(path)), made)] == expected
+
+
+def test_a_part_of_a_text_is_no_list(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.jsonl", b'{"a": "b", "c": [1]}')
+    with pytest.raises(InputError, match=r"line 1: c holds \[1\], not text"):
+        read(path, column="{a} {c}")
 
 
 @pytest.mark.parametrize("language", ["Uma frase inteira, que não é uma língua nenhuma.", "\\ud800", "a\\nb"])

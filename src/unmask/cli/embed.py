@@ -59,7 +59,10 @@ StandardiserFile = Annotated[
 ]
 Column = Annotated[
     str,
-    typer.Option(help="The column or key that holds the text; without a `text`, one with a usual name."),
+    typer.Option(
+        help="The column or key that holds the text; without a `text`, one with a usual name."
+        " '{title}: {body}' is made of two."
+    ),
 ]
 Engine = Annotated[
     Literal["local", "ray"],

@@ -95,13 +95,16 @@ def evaluate(
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Score a model; suites that are finished are kept, so the same command goes on where it stopped."""
-    from unmask.evaluation.results import check_folder
+    from unmask.evaluation.results import check_comparable, check_folder
     from unmask.evaluation.suites import data_folder, find_suites
     from unmask.predict.folders import find_folder
 
     check_folder(out)
-    for suite in find_suites(suites, data_folder(data)):  # before torch is loaded, which takes seconds
+    asked = find_suites(suites, data_folder(data))  # before torch is loaded, which takes seconds
+    for suite in asked:
         suite.inputs()
+    if against:
+        check_comparable({suite.name: suite.material(seed, sample) for suite in asked}, against)
     find_folder(model)
     from unmask.evaluation import differences
     from unmask.evaluation import evaluate as run

@@ -78,7 +78,8 @@ def prepare(
     column: Annotated[
         str | None,
         typer.Option(
-            help="The column or key that holds the text.", show_default="text, else one with a usual name"
+            help="The column or key that holds the text; '{title}: {body}' is made of two.",
+            show_default="text, else one with a usual name",
         ),
     ] = None,
     recipe: RecipeFile = None,

@@ -17,6 +17,8 @@ from unmask.cli.options import (
 )
 from unmask.progress import counted
 
+_AROUND = 80
+"""Characters shown on either side of a use of a word."""
 _EXAMPLES = """
     unmask similar --model model/ --index index/ --add sentences.txt
 
@@ -131,11 +133,16 @@ def similar(
     if add is not None:
         typer.echo(f"{counted(added, 'text')} added, {len(opened):,} in all: {index}")
     for one in found:
-        text = one.text
-        if word is not None:
-            text = f"{text[: one.start]}»{text[one.start : one.end]}«{text[one.end :]}"
+        text = one.text if word is None else _in_context(one.text, one.start, one.end)
         again = f"; {one.times:,} times" if one.times > 1 else ""
         typer.echo(f"{one.score:.4f}  {' '.join(text.split())}  ({one.file}, {one.number}{again})")
+
+
+def _in_context(text: str, start: int, end: int) -> str:
+    """A use, marked, with what stands around it; a text may be a page."""
+    first, last = max(0, start - _AROUND), end + _AROUND
+    before = "…" * (first > 0) + text[first:start]
+    return f"{before}»{text[start:end]}«{text[end:last]}" + "…" * (last < len(text))
 
 
 def _check(

@@ -27,6 +27,7 @@ SAMPLE = "sample"
 """The detail that says of how many items at most a sample was scored; none: all."""
 HEAD = "head"
 """The detail that says which head was scored."""
+_ALIKE = "run it again for both, on the same data, with the same seed and sample"
 Item = Mapping[str, Any]
 Differences = dict[str, dict[str, Difference]]
 """Suite -> measure -> how two models differ."""
@@ -169,6 +170,16 @@ def differences(first: Path, second: Path, suites: Sequence[str] = (), seed: int
     return {name: _compare_suite(first, second, name, seed) for name in names}
 
 
+def check_comparable(materials: Mapping[str, str], other: Path) -> None:
+    """Refuse what cannot be compared with another folder's results: other data, or another seed."""
+    there = suites_in(other)
+    if not any(name in there for name in materials):
+        raise InputError(f"{other} holds no results of {', '.join(materials)}: run the same suites for both")
+    for name, material in materials.items():
+        if name in there and (result := read(other, name)) and result.data != material:
+            raise InputError(f"{name} was measured on other items for {other}: {_ALIKE}")
+
+
 def names_apart(first: Path, second: Path) -> tuple[str, str]:
     """What to call two folders of results: by their models, else by what tells the folders apart."""
     for one, other in (
@@ -198,8 +209,7 @@ def _compare_suite(first: Path, second: Path, suite: str, seed: int) -> dict[str
     if one.data != other.data or ones.keys() != others.keys():
         raise InputError(
             f"{suite}: {first} and {second} were not measured on the same items "
-            f"({len(ones)} and {len(others)}): run it again for both, on the same data, with the same seed"
-            " and sample"
+            f"({len(ones)} and {len(others)}): {_ALIKE}"
         )
     found = {}
     for measure in one.measures:

@@ -22,7 +22,7 @@ from unmask.evaluation.results import RESULTS, SAMPLE, Outcome, Result
 from unmask.evaluation.show import update_card, write_report
 from unmask.evaluation.suites import FinetuneSuite, Suite, data_folder, find_suites
 from unmask.evaluation.wic import wic
-from unmask.files import digest, file_digest, write_json
+from unmask.files import digest, write_json
 from unmask.model.published import read_config
 from unmask.predict.folders import find_folder, model_fingerprint
 from unmask.progress import SILENT, Progress, counted
@@ -54,17 +54,14 @@ def evaluate(
     found = find_suites(asked, data_folder(None if data is None else Path(data)))
     folder, out = find_folder(model), Path(out)
     results.check_folder(out)
-    inputs = {one.name: one.inputs() for one in found}  # what is missing is told before any work
+    files = {one.name: len(one.inputs()) for one in found}  # what is missing is told before any work
     fingerprint = model_fingerprint(folder)
     _check(out, folder, fingerprint)
     subject = Subject(folder, progress)
     done = []
     for one in found:
-        asks = one.suite.model_dump_json(exclude={"about", "source", "licence"})
-        asks += "" if sample is None else f" sample {sample}"
-        material = digest(asks, str(seed), *map(file_digest, inputs[one.name]))
         context = Context(one, subject, out, seed, sample, progress)
-        done.append(_run(context, fingerprint, material, len(inputs[one.name])))
+        done.append(_run(context, fingerprint, one.material(seed, sample), files[one.name]))
         _finish(out, folder, fingerprint)
     if card and sample is None and Path(model).is_dir() and not is_bundled(folder):
         try:

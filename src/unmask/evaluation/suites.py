@@ -11,6 +11,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from unmask.config import Positive, Section, Share
 from unmask.errors import ConfigError, InputError
+from unmask.files import digest, file_digest
 from unmask.tasks.settings import FinetuneConfig
 from unmask.text.sources import FORMATS, split_suffix
 
@@ -199,6 +200,12 @@ class Found:
         values = self.suite.model_dump()
         patterns = [*values.get("files", ()), *(values.get(key) for key in ("train", "dev", "patterns"))]
         return [path for pattern in patterns if pattern for path in self.paths(pattern)]
+
+    def material(self, seed: int, sample: int | None = None) -> str:
+        """A digest of what is measured: the suite, its data, the seed, and how many items at most."""
+        asks = self.suite.model_dump_json(exclude={"about", "source", "licence"})
+        asks += "" if sample is None else f" sample {sample}"
+        return digest(asks, str(seed), *map(file_digest, self.inputs()))
 
     def path(self, pattern: str) -> Path:
         """The one file that a path means."""

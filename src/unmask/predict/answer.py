@@ -13,7 +13,7 @@ from torch import Tensor
 from unmask.errors import InputError
 from unmask.model.network import Model
 from unmask.predict.batching import Pack
-from unmask.predict.inputs import TooLongError
+from unmask.predict.inputs import TextError, TooLongError
 from unmask.predict.results import Answer
 from unmask.predict.tasks import Prepared, TaskModel
 from unmask.predict.windows import sliding
@@ -56,8 +56,9 @@ class Answerer(TaskModel):
     def prepare(self, questions: Sequence[str], contexts: Sequence[str]) -> list[Prepared]:
         """Questions as the windows that `answers` takes."""
         encodings = self.tokenizer.encode_batch(questions, contexts)
-        if not all((encoding.segments == 1).any() for encoding in encodings):
-            raise InputError("the context is empty")
+        for number, encoding in enumerate(encodings):
+            if not (encoding.segments == 1).any():
+                raise TextError("the context is empty", number)
         return [self._cut(encoding) for encoding in encodings]
 
     def answers(

@@ -13,12 +13,20 @@ Ints = NDArray[np.int64]
 MASKS = ("[MASK]", "<mask>")
 
 
-class TooLongError(InputError):
-    """A text with more tokens than the model takes; `number` says which of those given, from 0."""
+class TextError(InputError):
+    """What is wrong with one of the texts given; `number` says with which, from 0."""
+
+    def __init__(self, said: str, number: int = 0) -> None:
+        super().__init__(said)
+        self.number = number
+
+
+class TooLongError(TextError):
+    """A text with more tokens than the model takes."""
 
     def __init__(self, which: str, reason: str = "", number: int = 0) -> None:
-        super().__init__(f"{which} {reason}".strip())
-        self.reason, self.number = reason, number
+        super().__init__(f"{which} {reason}".strip(), number)
+        self.reason = reason
 
     def at(self, place: str) -> "TooLongError":
         """The same, said of a place in a file."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from unmask.errors import InputError
 from unmask.progress import Progress
-from unmask.text.columns import no_column, not_text, taken, text_column
+from unmask.text.columns import no_column, parts_of, taken, text_column, text_in
 from unmask.text.sources import Source, find_sources, split_suffix
 from unmask.text.stream import HALF, HALF_SAID, decoded
 from unmask.text.tables import read_table
@@ -33,7 +33,7 @@ def placed_texts(source: Source, column: str = "text") -> Iterator[Placed]:
     if source.path and split_suffix(source.path)[0] == ".txt":
         yield from _lines(source)
         return
-    for place, row in read_table(source, _LONGEST, lambda _: [column]):
+    for place, row in read_table(source, _LONGEST, lambda there: parts_of(column, there)):
         yield place, _text(row, column, place)
 
 
@@ -76,11 +76,10 @@ def _split(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def _text(row: dict[str, Any], column: str, place: str) -> str:
-    if column not in row:  # lines of JSON may differ; no other key is taken for one of them
-        raise no_column(list(row), column, place, _REMEDY)
-    value = row[column]
-    if value is not None and not isinstance(value, str):
-        raise not_text(value, column, place)
-    if value and HALF.search(value):
+    for name in parts_of(column, row):  # lines of JSON may differ; no other key is taken for one of them
+        if name not in row:
+            raise no_column(list(row), name, place, _REMEDY)
+    text = text_in(row, column, place)
+    if HALF.search(text):
         raise InputError(f"{place}: {column} {HALF_SAID}")
-    return value or ""
+    return text

@@ -11,7 +11,7 @@ from unmask.errors import InputError, ModelError, OutputError
 from unmask.files import atomic_path, check_new
 from unmask.predict.answer import Answerer
 from unmask.predict.classify import Classifier
-from unmask.predict.inputs import TooLongError
+from unmask.predict.inputs import TextError
 from unmask.predict.onnx import OnnxModel
 from unmask.predict.predictor import Predictor
 from unmask.predict.tag import Tagger
@@ -260,7 +260,7 @@ def _tagged(model: Tagger, given: list[str | tuple[str, ...]]) -> Iterator[Row]:
 def _answered(model: Answerer, given: list[QuestionExample]) -> Iterator[Row]:
     try:
         found = model.answer_all([each.question for each in given], [each.context for each in given])
-    except TooLongError as error:
+    except TextError as error:
         raise InputError(f"{given[error.number].place}: {error}") from None
     for answer in found:
         yield {"answer": answer.text, "start": answer.start, "end": answer.end, "probability": answer.score}

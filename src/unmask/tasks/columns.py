@@ -1,14 +1,13 @@
 """Which column of a table holds what: as the user says, else by the names such columns usually have."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from unmask.errors import InputError
 from unmask.tasks.examples import Target, TextExample
-from unmask.text.columns import TEXT, listed, no_column, not_text, usual_column
+from unmask.text.columns import TEXT, is_made, listed, no_column, not_text, parts_of, text_in, usual_column
 
 TextTask = Literal["classify", "pair", "regress"]
 
@@ -22,7 +21,6 @@ _CLASS = (
 )  # fmt: skip
 _NUMBER = ("score", "similarity", "value", "rating", "stars", "label", "target", "nota", "valor")
 _AS_IS = "name it as it stands there"
-_NAMED = re.compile(r"\{([^{}]+)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class Columns:
     @property
     def said(self) -> list[str]:
         """Every column that was said, those that a text is made of one by one."""
-        texts = [name for said in (self.text, self.pair) if said is not None for name in _parts(said)]
+        texts = [name for said in (self.text, self.pair) if said is not None for name in parts_of(said)]
         return [*texts, *([] if self.label is None else [self.label]), *self.labels]
 
     @property
@@ -54,7 +52,7 @@ class Columns:
     @property
     def templates(self) -> tuple[str | None, str | None]:
         """The text and the pair, where they are made of several columns."""
-        text, pair = (said if said and _NAMED.search(said) else None for said in (self.text, self.pair))
+        text, pair = (said if said and is_made(said) else None for said in (self.text, self.pair))
         return text, pair
 
     def else_learnt(self, text: str | None, pair: str | None) -> "Columns":
@@ -71,16 +69,11 @@ class Columns:
 USUAL = Columns()
 
 
-def _parts(said: str) -> list[str]:
-    """The columns that a text is made of."""
-    return _NAMED.findall(said) or [said]
-
-
 def is_header(first: Sequence[str], columns: Columns) -> bool:
     """Whether the first row holds the names of the columns."""
     if not columns.numbered or set(columns.said) <= set(first):
         return True
-    place = 0 if columns.text is None else int(_parts(columns.text)[0])
+    place = 0 if columns.text is None else int(parts_of(columns.text)[0])
     if 0 < place <= len(first) and first[place - 1].strip().lower() in TEXT:
         raise InputError(
             f"the first row names its columns ({listed(first)}): say them by name, for example "
@@ -114,7 +107,7 @@ def _find(
     if said is not None:
         learnt = f"the model learnt from {said}: say with --{what}-column what to read here"
         remedy = learnt if what in columns.learnt else _AS_IS
-        for name in [said] if said in there or what == "label" else _parts(said):
+        for name in [said] if what == "label" else parts_of(said, there):
             _check(there, name, place, remedy)
         return said
     found = usual_column(there, usual)
@@ -147,20 +140,11 @@ def text_example(
 
 
 def _text(row: Mapping[str, Any], column: str, place: str) -> str:
-    if column not in row and _NAMED.search(column):
-        return _NAMED.sub(lambda named: _written(row, named[1], place), column)
-    value = row.get(column)
-    if not isinstance(value, str):
-        raise not_text(value, column, place)
-    return value
-
-
-def _written(row: Mapping[str, Any], column: str, place: str) -> str:
-    """A value within a text: a number says something there, alone it is the wrong column."""
-    value = row.get(column)
-    if value is None or isinstance(value, list | dict):
-        raise not_text(value, column, place)
-    return str(value)
+    """An example is whole: none of its parts may be missing."""
+    for name in parts_of(column, row):
+        if row.get(name) is None:
+            raise not_text(None, name, place)
+    return text_in(row, column, place)
 
 
 def _number(value: Any, place: str, comma: bool) -> float:

@@ -10,6 +10,7 @@ from torch import Tensor
 from unmask.errors import InputError
 from unmask.model.network import Model
 from unmask.predict.answer import Answerer
+from unmask.predict.inputs import TextError
 from unmask.predict.settings import TaskSettings
 from unmask.predict.tasks import Prepared
 from unmask.predict.windows import Window, tokens_of, within
@@ -58,10 +59,10 @@ class Questions:
 
     def prepare(self, predictor: Answerer, examples: Sequence[QuestionExample]) -> list[Prepared]:
         """Examples as windows."""
-        for example in examples:
-            if not example.context.strip():
-                raise InputError(f"{example.place}: the context is empty")
-        return predictor.prepare([e.question for e in examples], [e.context for e in examples])
+        try:
+            return predictor.prepare([e.question for e in examples], [e.context for e in examples])
+        except TextError as error:
+            raise InputError(f"{examples[error.number].place}: {error}") from None
 
     def items(self, prepared: Sequence[Prepared], examples: Sequence[QuestionExample]) -> list[Item]:
         """Units of training: every window by itself."""

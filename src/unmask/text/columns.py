@@ -1,7 +1,12 @@
-"""Which column of a table holds the text: the one that is named, else one with a usual name."""
+"""Which column of a table holds the text: the one that is named, else one with a usual name.
+
+A text may be made of several columns: `{title}: {body}` has the values of both.
+"""
 
 import difflib
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from unmask.errors import InputError
 
@@ -10,6 +15,33 @@ TEXT = (
     "text1", "premise", "question1", "#1 string", "t", "texto", "frase", "comentário", "comentario",
     "premissa",
 )  # fmt: skip
+_NAMED = re.compile(r"\{([^{}]+)\}")
+
+
+def is_made(said: str) -> bool:
+    """Whether a text is said to be made of columns, and not the name of one."""
+    return bool(_NAMED.search(said))
+
+
+def parts_of(said: str, there: Collection[str] = ()) -> list[str]:
+    """The columns that a text is made of; a name as it stands there is one."""
+    return [said] if said in there else _NAMED.findall(said) or [said]
+
+
+def text_in(row: Mapping[str, Any], said: str, place: str) -> str:
+    """The text of a row, as said; null counts as empty, and of empty columns alone none is made."""
+    if said in row or not is_made(said):
+        value = row.get(said)
+        if value is not None and not isinstance(value, str):
+            raise not_text(value, said, place)
+        return value or ""
+    values = {name: row.get(name) for name in parts_of(said)}
+    for name, value in values.items():
+        if isinstance(value, list | dict):
+            raise not_text(value, name, place)
+    written = {name: "" if value is None else str(value) for name, value in values.items()}
+    filled = any(value.strip() for value in written.values())
+    return _NAMED.sub(lambda found: written[found[1]], said) if filled else ""
 
 
 def usual_column(there: Iterable[str], names: Sequence[str] = TEXT) -> str | None:
@@ -18,13 +50,16 @@ def usual_column(there: Iterable[str], names: Sequence[str] = TEXT) -> str | Non
     return next((lower[name] for name in names if name in lower), None)
 
 
-def text_column(there: Iterable[str], named: str, place: str, remedy: str) -> str:
+def text_column(there: Sequence[str], named: str, place: str, remedy: str) -> str:
     """The column named; where there is no `text`, which is only the default, one with a usual name."""
-    if named in there:
+    missing = [name for name in parts_of(named, there) if name not in there]
+    if not missing:
         return named
+    if is_made(named):
+        raise no_column(there, missing[0], place, remedy)
     found = usual_column(there) if named == TEXT[0] else None
     if found is None:
-        raise no_column(list(there), named, place, remedy)
+        raise no_column(there, named, place, remedy)
     return found
 
 

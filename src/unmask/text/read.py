@@ -8,7 +8,7 @@ from typing import Any
 from unmask.config import TextConfig
 from unmask.errors import InputError
 from unmask.progress import SILENT, Progress
-from unmask.text.columns import TEXT, no_column, not_text, taken, text_column
+from unmask.text.columns import TEXT, no_column, parts_of, taken, text_column, text_in
 from unmask.text.document import Document
 from unmask.text.sources import Source, find_sources, split_suffix
 from unmask.text.stream import BLANK_LINE, decoded, records, split_lines
@@ -180,7 +180,11 @@ def _whole(text: str) -> list[str]:
 
 def _rows(source: Source, config: TextConfig, columns: TextColumns) -> Iterator[Row]:
     names: tuple[str, ...] = ()
-    for place, row in read_table(source, _line_limit(config), lambda there: columns(there, str(source))):
+
+    def choose(there: list[str]) -> list[str]:
+        return [part for said in columns(there, str(source)) for part in parts_of(said, there)]
+
+    for place, row in read_table(source, _line_limit(config), choose):
         if tuple(row) != names:  # once for a table; lines of JSON may differ
             names = tuple(row)
             chosen = columns(list(row), place)
@@ -189,12 +193,7 @@ def _rows(source: Source, config: TextConfig, columns: TextColumns) -> Iterator[
 
 def _pick(row: dict[str, Any], columns: Sequence[str], place: str) -> Row:
     """The text and language of a row; null counts as empty."""
-    values = []
-    for column in columns:
-        value = row[column]
-        if value is not None and not isinstance(value, str):
-            raise not_text(value, column, place)
-        values.append(value or "")
+    values = [text_in(row, column, place) for column in columns]
     return values[0], values[1] if len(values) > 1 else "", place
 
 
