@@ -267,11 +267,14 @@ def test_a_corpus_without_validation_is_told(folder: Path) -> None:
         made = run("prepare", "one.txt", "-t", "vocab", "-o", f"one-{told}", "-q", *changes, cwd=folder)
         assert made.returncode == 0, made.stderr
         assert ("no document fell to validation" in made.stdout) is told
-        assert ("--documents line" in made.stdout) is told
+        assert ("--set text.documents=line" in made.stdout) is told
     (folder / "one.csv").write_text("text\num só\n", "utf-8")
     (folder / "two.csv").write_text("text\num só\noutro\n", "utf-8")
     (folder / "many.csv").write_text("text\n" + "".join(f"{n} livros\n" for n in range(999)), "utf-8")
-    more, single = ": for more, --set prepare.valid=0.2", ", as one cannot be shared: give more text"
+    more, single = (
+        ": for more, prepare it with --set prepare.valid=0.2",
+        ", as one cannot be shared: give more text",
+    )
     cases = (
         (["one.csv"], f"no document fell to validation{single}"),
         (["two.csv"], f"no document fell to validation{more}"),

@@ -111,6 +111,8 @@ def test_no_texts(lm: MaskedLM) -> None:
 def test_what_is_no_text(lm: MaskedLM, given: Any, number: int, level: Any) -> None:
     with pytest.raises(InputError, match=f"text {number} is .*, no text: give a string"):
         lm.embed(given, level)
+    with pytest.raises(InputError, match=f"text {number} is .*, no text: give a string"):
+        lm.score(given)
 
 
 def test_long_texts(lm: MaskedLM) -> None:

@@ -94,6 +94,7 @@ def prepare(
     from unmask.config import load_recipe
     from unmask.data.prepare import Job, prepare_on_ray
     from unmask.data.prepare import prepare as run
+    from unmask.data.shards import without_validation
     from unmask.errors import ConfigError
     from unmask.predict.folders import find_tokenizer
     from unmask.target import check_place
@@ -122,25 +123,8 @@ def prepare(
         )
     else:
         _print_corpus(out, manifest)
-        if settings.prepare.valid and (remark := _without_validation(manifest)):
+        if settings.prepare.valid and (remark := without_validation(manifest)):
             typer.echo(remark)
-
-
-def _without_validation(manifest: dict[str, Any]) -> str | None:
-    """What to say of the languages of which no document fell to validation, if there are any."""
-    from unmask.data.shards import lines_may_be_documents
-
-    splits = [split["languages"] for split in manifest["splits"].values()]
-    counts = {name: sum(split[name]["documents"] for split in splits) for name in manifest["languages"]}
-    valid = manifest["splits"]["valid"]["languages"]
-    missing = [name for name, count in counts.items() if count and not valid[name]["documents"]]
-    if not missing:
-        return None
-    named = "" if len(missing) == len(counts) else f" of {', '.join(name or 'none' for name in missing)}"
-    several = max(counts[name] for name in missing) > 1  # a single one would be lost to the training
-    advice = ": for more, --set prepare.valid=0.2" if several else ", as one cannot be shared: give more text"
-    lines = ", or --documents line if every line is a document" * lines_may_be_documents(manifest)
-    return f"no document{named} fell to validation{advice}{lines}"
 
 
 def corpus(

@@ -199,10 +199,23 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return dict(manifest)
 
 
-def lines_may_be_documents(manifest: Mapping[str, Any]) -> bool:
-    """Whether plain text is in it and cut otherwise: a row of a table is a document anyhow."""
+def without_validation(manifest: Mapping[str, Any]) -> str | None:
+    """What to say of the languages of which no document fell to validation, if there are any."""
+    splits = [split["languages"] for split in manifest["splits"].values()]
+    counts = {name: sum(split[name]["documents"] for split in splits) for name in manifest["languages"]}
+    valid = manifest["splits"]["valid"]["languages"]
+    missing = [name for name, count in counts.items() if count and not valid[name]["documents"]]
+    if not missing:
+        return None
+    named = "" if len(missing) == len(counts) else f" of {', '.join(name or 'none' for name in missing)}"
+    several = max(counts[name] for name in missing) > 1  # a single one would be lost to the training
+    more = ": for more, prepare it with --set prepare.valid=0.2"
+    advice = more if several else ", as one cannot be shared: give more text"
     forms = {split_suffix(Path(source["name"]))[0] for source in manifest["sources"]}
-    return manifest["text"]["documents"] != "line" and not forms.isdisjoint({".txt", ""})
+    # a row of a table is a document anyhow
+    cut_otherwise = manifest["text"]["documents"] != "line" and not forms.isdisjoint({".txt", ""})
+    lines = ", or --set text.documents=line if every line is a document" * cut_otherwise
+    return f"no document{named} fell to validation{advice}{lines}"
 
 
 def corpus_fingerprint(manifest: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Texts to token ids, within the length the model takes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,6 +98,10 @@ def with_own_mask(text: object, tokenizer: Tokenizer) -> str:
     return text
 
 
-def as_list(texts: str | Sequence[str]) -> list[str]:
-    """One text or many, as a list."""
-    return [texts] if isinstance(texts, str) else list(texts)
+def as_list(texts: Any) -> list[str]:
+    """One text or many, as a list; anything else is an error that a caller in Python can read."""
+    many = list(texts) if isinstance(texts, Iterable) and not isinstance(texts, str) else [texts]
+    for number, text in enumerate(many, 1):
+        if not isinstance(text, str):
+            raise InputError(f"text {number} is {repr(text)[:40]}, no text: give a string, or a list of them")
+    return many

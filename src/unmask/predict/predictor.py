@@ -3,7 +3,7 @@
 T tokens of all sequences · S sequences · n tokens of one text · D width · L blocks · H heads
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from unmask.model.weights import LoadReport
 from unmask.predict.batching import CPU_TOKENS, GPU_TOKENS, Pack, pack, plan
 from unmask.predict.cores import Job, Result, side_by_side
 from unmask.predict.folders import model_fingerprint
-from unmask.predict.inputs import Inputs
+from unmask.predict.inputs import Inputs, as_list
 from unmask.predict.onnx import OnnxModel
 from unmask.predict.sentence import Pool, SentenceSettings
 from unmask.predict.standardise import Standardiser
@@ -90,7 +90,7 @@ class Predictor:
         if standardise:
             standardise.check(self.about(level, layer, own.pool))
         cut = own.max_length is not None if truncate is None else truncate
-        many = _only_texts(texts)
+        many = as_list(texts)
 
         def finish(rows: Tensor) -> Floats:
             if layer == "all":
@@ -291,15 +291,6 @@ def pool_rows(rows: Tensor, lengths: Tensor, pool: Pool) -> Tensor:
     if not len(lengths):
         return rows
     return reduce_rows(rows.float(), lengths, pool)
-
-
-def _only_texts(given: Any) -> list[str]:
-    """One text or many, as a list; anything else is an error that a caller in Python can read."""
-    many = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
-    for number, text in enumerate(many, 1):
-        if not isinstance(text, str):
-            raise InputError(f"text {number} is {repr(text)[:40]}, no text: give a string, or a list of them")
-    return many
 
 
 def _array(rows: Tensor) -> Floats:

@@ -23,7 +23,7 @@ from unmask import __version__
 from unmask.checkpoint import save_model
 from unmask.config import Recipe, load_recipe, write_recipe
 from unmask.data.plan import Position
-from unmask.data.shards import Corpus, lines_may_be_documents, verify
+from unmask.data.shards import Corpus, verify, without_validation
 from unmask.errors import ConfigError, CorpusError, ModelError, OutputError, UserError
 from unmask.files import digest, disk_errors
 from unmask.predict.folders import model_fingerprint
@@ -160,12 +160,9 @@ class Pretraining:
 
     def _make_validation(self) -> tuple[Validator, Clozes] | None:
         corpus, recipe = Corpus.open(self._material.corpus.folder, "valid"), self._material.recipe
+        if remark := without_validation(corpus.manifest):
+            self._progress.say(remark)
         if not corpus.token_count:
-            lines = ", or with text.documents=line if every line is a document"
-            self._progress.say(
-                "no validation: the corpus holds no text for it; prepare it with a larger prepare.valid"
-                + lines * lines_may_be_documents(corpus.manifest)
-            )
             return None
         with self._progress.stage("counting tokens"):
             counts = token_counts(self._material.corpus)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from fastapi import APIRouter, Response
 
+from unmask.errors import InputError
 from unmask.predict.inputs import as_list
 from unmask.serve.bodies import OpenAIBody
 from unmask.serve.errors import ApiError, invalid
@@ -35,9 +36,10 @@ def routes(site: Site) -> APIRouter:
     async def embeddings(body: OpenAIBody) -> Response:
         """Vectors of length one."""
         served = site.for_task(body.model, EMBED)
-        texts = as_list(body.input)  # type: ignore[arg-type]
-        if not all(isinstance(text, str) for text in texts):
-            raise invalid(_IDS)
+        try:
+            texts = as_list(body.input)
+        except InputError:
+            raise invalid(_IDS) from None
         if "" in texts:
             raise ApiError(400, "empty", f"input: text {texts.index('') + 1} is empty: leave it out")
         vectors, tokens = await embedded(site, served, texts, truncate=False)
