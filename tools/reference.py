@@ -50,7 +50,7 @@ SECTIONS = {
     "Standardising": ("unmask.predict.standardise", ["Standardiser"]),
     "Neighbours": ("unmask.analyse.neighbours", ["Index", "Neighbour", "add_file"]),
     "Evaluation": ("unmask.evaluation", ["Result", "differences", "suite_names"]),
-    "Uses of a word": ("unmask.analyse.uses", ["Use", "find_uses", "forms_of"]),
+    "Uses of a word": ("unmask.analyse.uses", ["Use", "find_uses", "forms_of", "first_uses", "compare_uses"]),
     "Senses": (
         "unmask.analyse.senses",
         ["find_senses", "disambiguate", "score_senses", "Senses", "Sense", "Guess"],

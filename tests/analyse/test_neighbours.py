@@ -142,8 +142,8 @@ def test_progress_of_uses_lasts_until_their_vectors_are_there(
             yield Stage()
             happened.append(f"{label} done")
 
-    embed = neighbours.embed_uses
-    monkeypatch.setattr(neighbours, "embed_uses", lambda *a: happened.append("vectors") or embed(*a))
+    embed = neighbours.directions
+    monkeypatch.setattr(neighbours, "directions", lambda *a: happened.append("vectors") or embed(*a))
     Index(tmp_path / "index", loaded).nearest_uses("banco", BENCHES[0], progress=Told())
     assert happened == ["vectors", "vectors", "texts done"]  # the query's, the texts'
 
@@ -440,19 +440,33 @@ def test_the_command(run: Any, folder: Path, files: list[Path], tmp_path: Path, 
     assert (result["texts"], result["added"], len(result["found"])) == (180, 50, 10)
     assert all(one["text"][one["start"] : one["end"]] == "gato" for one in result["found"])
     status, out = run(*given, sentences[2], "--word", "gato", "-q", "--top", 1)
-    assert "»gato«" in out
-    long = f"{'telhado ' * 12}gato{' telhado' * 12}"
+    assert "[gato]" in out
+    long = f"{'telhado ' * 16}gato{' telhado' * 16}"
     (tmp_path / "long.txt").write_text(long, "utf-8")
     alone = (*given[:3], tmp_path / "long")
     status, out = run(*alone, "--add", tmp_path / "long.txt", sentences[2], "--word", "gato", "-q")
     shown = out.splitlines()[1].partition("  ")[2]
-    assert shown == f"…{'telhado ' * 10}»gato«{' telhado' * 10}…  (long.txt, 1)"
+    assert shown == f"…{'telhado ' * 8}[gato]{' telhado' * 8}…  (long.txt, 1)"
+    status, out = run(*alone, sentences[2], "-q")  # a text may be a page
+    assert out.partition("  ")[2] == f"{long[:196]}…  (long.txt, 1)\n"
+    status, out = run(*alone, sentences[2], "-q", "--json")
+    assert json.loads(out)["found"][0]["text"] == long
     (tmp_path / "twice.txt").write_text("um gato\num gato\n", "utf-8")
     status, out = run(*given, "--add", tmp_path / "twice.txt", "um gato", "--top", 1, "-q")
     assert out.splitlines()[1] == "1.0000  um gato  (twice.txt, 1; 2 times)"
     for arguments, says in (
         ((), "nothing to do: give a query, or --add FILE"),
         ((" ",), "the query is empty: give a text to find the like of"),
+        (
+            ("--add", *files),
+            f"{files[1]} is a file, and --add takes one: add each file with a command of its",
+        ),
+        (("--add", *files, files[0]), f"{files[1]} is a file, and --add takes one"),
+        (
+            (files[1],),
+            f"{files[1]} is a file, and a query is a text: --add {files[1]} puts its lines into the",
+        ),
+        (("um", "gato"), "a query is one text: write quotation marks around 'um gato'"),
         (("--add", files[0], "--word", "gato"), "--word asks for uses like that in a query"),
         (("gato", "--plural", "pt"), "--plural goes with --word"),
         (("gato", "--word", ""), "is no word"),

@@ -9,9 +9,9 @@ import torch
 from tests.conftest import Heard
 from typer.testing import CliRunner
 
-from unmask.analyse.senses import Guess, Senses, disambiguate, find_senses, score_senses
-from unmask.analyse.senses_page import sense_map, shown, write_senses
-from unmask.analyse.uses import Use, find_uses, forms_of
+from unmask.analyse.senses import Senses, disambiguate, find_senses, score_senses
+from unmask.analyse.senses_page import sense_map, write_senses
+from unmask.analyse.uses import Use, find_uses, forms_of, in_context
 from unmask.checkpoint import save_model
 from unmask.cli import app
 from unmask.config import ModelConfig, TokenizerConfig
@@ -199,13 +199,13 @@ def test_page_and_json(found: Senses, lm: MaskedLM, tmp_path: Path) -> None:
 def test_a_use_is_shown_in_whole_words() -> None:
     text = f"{'antes ' * 20}do banco, {'depois ' * 20}"
     (use,) = find_uses([text], ("banco",))
-    line = shown(Guess(text, use.start, use.end, 0, 0.0))
+    line = in_context(use)
     assert line.startswith("…antes antes ")
     assert " do [banco], depois " in line
     assert line.endswith(" depois…")
     assert len(line) <= 2 * 70 + len("[banco]……")
-    unspaced = Guess("あ" * 100 + "銀行" + "い" * 100, 100, 102, 0, 0.0)
-    assert shown(unspaced) == "…" + "あ" * 70 + "[銀行]" + "い" * 70 + "…"
+    unspaced = Use("あ" * 100 + "銀行" + "い" * 100, 100, 102)
+    assert in_context(unspaced) == "…" + "あ" * 70 + "[銀行]" + "い" * 70 + "…"
 
 
 def test_no_form_of_the_word_names_a_sense(lm: MaskedLM, labelled: tuple[list[Use], list[str]]) -> None:
@@ -236,6 +236,8 @@ def test_command(bilingual: Path, corpus: Path, tmp_path: Path) -> None:
     assert json.loads(printed) == json.loads((tmp_path / "senses.json").read_text("utf-8"))
     few = CliRunner().invoke(app, [*command, "--limit", "10", "--senses", "2"], catch_exceptions=False).stdout
     assert "banco: 10 uses" in few
+    with pytest.raises(ConfigError, match=r"text.txt is a file, not a word: repeat --text for every file"):
+        CliRunner().invoke(app, [*command, "--text", str(corpus), str(corpus)], catch_exceptions=False)
 
 
 def test_new_texts_are_a_text_of_any_length_a_file_or_a_folder(

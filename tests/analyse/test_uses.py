@@ -1,13 +1,30 @@
 """Uses of a word: which forms count, where they stand, and their vectors."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conftest import Heard
+from typer.testing import CliRunner
 
-from unmask.analyse.uses import Use, embed_uses, find_uses, fitting, forms_of, pieces_of
-from unmask.errors import InputError
-from unmask.predict import MaskedLM
+from unmask.analyse.uses import (
+    Use,
+    at_a_glance,
+    compare_uses,
+    embed_uses,
+    find_uses,
+    first_uses,
+    fitting,
+    forms_of,
+    pieces_of,
+)
+from unmask.cli import app
+from unmask.errors import InputError, ModelError, UserError
+from unmask.predict import MaskedLM, load
+from unmask.predict.standardise import Standardiser
 
 
 @pytest.mark.parametrize(
@@ -88,3 +105,69 @@ def test_bad_layers(model: MaskedLM) -> None:
         embed_uses(model, [use], 8)
     with pytest.raises(InputError, match="at one layer"):
         embed_uses(model, [use], "all")
+
+
+BENCHES = ["Um velho viu o banco no jardim.", "O Banco viu a carta.", "Um banco, o banco."]
+
+
+def test_the_first_use_in_each_text(heard: Heard) -> None:
+    uses = first_uses("banco", BENCHES, progress=heard)
+    assert [(use.text, use.start, use.form) for use in uses] == [
+        (BENCHES[0], 15, "banco"), (BENCHES[1], 2, "Banco"), (BENCHES[2], 3, "banco")
+    ]  # fmt: skip
+    assert heard.said == ["text 3 holds it 2 times: the first is taken, Um [banco], o banco."]
+    assert first_uses("banco", ["Dois bancos.", "Um banco."], "pt")[0].form == "bancos"
+    with pytest.raises(InputError, match="text 2 does not hold banco: 'Dois bancos.'"):
+        first_uses("banco", ["Um banco.", "Dois bancos."])
+    with pytest.raises(InputError, match="give two texts or more"):
+        first_uses("banco", BENCHES[:1])
+
+
+@pytest.mark.parametrize("layer", [-1, 1])
+def test_uses_are_compared_by_the_cosine_of_their_vectors(model: MaskedLM, layer: int) -> None:
+    uses = first_uses("banco", BENCHES)
+    vectors = embed_uses(model, uses, layer).astype(np.float64)
+    by_hand = [[a @ b / np.linalg.norm(a) / np.linalg.norm(b) for b in vectors] for a in vectors]
+    assert compare_uses(model, uses, layer) == pytest.approx(np.array(by_hand), abs=1e-5)
+
+
+def test_standardised_uses_are_compared(folder: Path) -> None:
+    model, uses = load(folder, "cpu"), first_uses("banco", BENCHES)
+    words = np.concatenate(model.embed(BENCHES, "word", 2))
+    fitted = Standardiser.fit(words, "mean", about=model.about("word", 2, "mean"))
+    moved = embed_uses(model, uses, 2) - words.mean(0)
+    moved /= np.linalg.norm(moved, axis=1, keepdims=True)
+    assert compare_uses(model, uses, 2, fitted) == pytest.approx(moved @ moved.T, abs=1e-4)
+    with pytest.raises(ModelError, match="fitted on layer 2, these vectors are of 1"):
+        compare_uses(model, uses, 1, fitted)
+
+
+def test_the_command(folder: Path) -> None:
+    def run(*arguments: object) -> str:
+        command = ["analyse", "uses", *map(str, arguments), "--model", str(folder), "-q"]
+        return CliRunner().invoke(app, command, catch_exceptions=False).stdout
+
+    cosines = compare_uses(load(folder, "cpu"), first_uses("banco", BENCHES), 2)
+    head, *rows = run("banco", *BENCHES, "--layer", 2).splitlines()
+    assert head.split() == ["1", "2", "3", "banco"]
+    assert [[float(each) for each in row.split()[1:4]] for row in rows] == pytest.approx(cosines, abs=1e-4)
+    assert rows[1].endswith("  O [Banco] viu a carta.")
+    found = json.loads(run("banco", *BENCHES, "--layer", 2, "--json"))
+    assert found["cosines"] == pytest.approx(cosines, abs=1e-6)
+    assert found["uses"][0] == {"text": BENCHES[0], "start": 15, "end": 20}
+    for arguments, says in (
+        (("banco", BENCHES[0]), "two texts or more"),
+        (("gato", *BENCHES), "text 1 does not hold gato"),
+        ((" ", *BENCHES), "is no word"),
+        (("banco", *BENCHES, "--layer", "all"), "at one layer"),
+        (("banco", *BENCHES, "--layer", "9"), "no layer 9"),
+        (("banco", *BENCHES, "--standardise", folder / "config.json"), "is no standardiser"),
+    ):
+        with pytest.raises(UserError, match=says):
+            run(*arguments)
+
+
+def test_a_page_is_cut_to_what_is_read_at_a_glance() -> None:
+    assert at_a_glance(" O gato\n dorme. ") == "O gato dorme."
+    assert at_a_glance("palavra\n" * 10_000) == ("palavra " * 25).strip() + "…"
+    assert at_a_glance("x" * 500) == "x" * 200 + "…"

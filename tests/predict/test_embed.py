@@ -130,6 +130,9 @@ def test_long_texts(lm: MaskedLM) -> None:
         ({"level": "sentences"}, "sentence, word, token"),
         ({"layer": 3}, "no layer 3"),
         ({"layer": "last5"}, "no layer last5"),
+        ({"layer": True}, "no layer True"),
+        ({"layer": np.False_}, "no layer False"),
+        ({"layer": 1.0}, "no layer 1.0"),
         ({"pool": "sum"}, "mean, cls, max, first"),
     ],
 )

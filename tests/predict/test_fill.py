@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
 from math import exp, log, prod
+from string import ascii_letters
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from unmask.errors import InputError, ModelError
 from unmask.model.network import Model
 from unmask.predict import MaskedLM
 from unmask.predict import fill as filling
-from unmask.predict.fill import continuations
+from unmask.predict.fill import continuations, opens_word
+from unmask.predict.inputs import with_own_mask
 from unmask.progress import Progress, Stage
 from unmask.tokenizer import Tokenizer
 
@@ -25,7 +27,7 @@ def test_one_mask_gives_the_distribution(lm: MaskedLM, logs_of: LogsOf) -> None:
     fills = lm.fill("O gato [MASK] no telhado.", top=8)
     ids = lm.tokenizer.encode("O gato [MASK] no telhado.").ids
     logs = logs_of(lm, ids)[list(ids).index(lm.tokenizer.mask_id)]
-    logs[list(lm.tokenizer.special_ids)] = -torch.inf
+    logs[~torch.from_numpy(lm.tokenizer.openings)] = -torch.inf  # passed over: nothing is renormalised
     best = logs.topk(8)
     assert [fill.words[0].pieces for fill in fills] == [
         (lm.tokenizer.piece(int(token)),) for token in best.indices
@@ -43,14 +45,44 @@ def test_both_spellings_for_every_kind(any_lm: MaskedLM) -> None:
         assert fill.words[0].text in fill.text
 
 
-def test_a_piece_that_goes_on_joins_the_word_before(lm: MaskedLM) -> None:
-    fills = lm.fill("O gato [MASK] dorme.", top=100)
-    going_on = [fill for fill in fills if fill.words[0].pieces[0].startswith("##")]
-    opening = [fill for fill in fills if not fill.words[0].pieces[0].startswith("##")]
-    assert going_on
-    assert opening
-    assert all(fill.text == f"O gato{fill.words[0].text} dorme." for fill in going_on)
-    assert all(fill.text == f"O gato {fill.words[0].text} dorme." for fill in opening)
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_a_mask_by_itself_is_a_word_of_its_own(any_lm: MaskedLM, pieces: int) -> None:
+    """Not the tail of the word before, however likely: `O gato [MASK].` was answered with `gatos`."""
+    entries, openings = any_lm.tokenizer.vocab_size, any_lm.tokenizer.openings
+    fills = any_lm.fill("O gato [MASK] dorme.", top=entries, pieces=pieces)
+    firsts = {any_lm.tokenizer.id(fill.words[0].pieces[0]) for fill in fills}
+    assert all(openings[token] for token in firsts)
+    assert all(fill.text == f"O gato {fill.words[0].text} dorme." for fill in fills)
+    if pieces == 1 and any_lm.tokenizer.kind == "wordpiece":  # others write white space in several ways
+        assert firsts == set(np.flatnonzero(openings))
+
+
+def test_a_mask_behind_a_letter_may_go_on_with_the_word(lm: MaskedLM) -> None:
+    fills = lm.fill("O gato[MASK] dorme.", top=100)
+    assert any(fill.words[0].pieces[0].startswith("##") for fill in fills)
+    assert any(not fill.words[0].pieces[0].startswith("##") for fill in fills)
+    assert all(fill.text == f"O gato{fill.words[0].text} dorme." for fill in fills)
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("O gato [MASK].", "wordpiece unigram bpe"), ("O gato [MASK]s.", "wordpiece unigram bpe"),
+        ("[MASK] dorme.", "wordpiece unigram"), ("O gato\n[MASK].", "wordpiece unigram"),
+        ("gato-[MASK]", "wordpiece"), ('"[MASK]"', "wordpiece"), ("([MASK])", "wordpiece"),
+        ("( [MASK] )", "wordpiece unigram bpe"),
+        ("gato[MASK]", ""), ("7[MASK]", ""), ("[CLS][MASK][MASK]", ""),
+    ],
+)  # fmt: skip
+def test_where_a_word_is_marked_to_open(any_tokenizer: Tokenizer, text: str, kinds: str) -> None:
+    own = with_own_mask(text, any_tokenizer)
+    start = own.rindex(any_tokenizer.mask_token)
+    assert opens_word(any_tokenizer, own, start) == (any_tokenizer.kind in kinds.split())
+
+
+def test_candidates_may_be_any_part_of_a_word(lm: MaskedLM) -> None:
+    (fill,) = lm.fill("O gato[MASK] dorme.", candidates=["s"])
+    assert fill.text == "O gatos dorme."
 
 
 def test_a_new_word_is_not_glued_to_the_one_before(any_lm: MaskedLM) -> None:
@@ -165,6 +197,16 @@ def test_continuations(wordpiece: Tokenizer) -> None:
     goes_on = continuations(wordpiece)
     for token in range(wordpiece.vocab_size):
         assert goes_on[token] == wordpiece.piece(token).startswith("##")
+
+
+def test_openings(any_tokenizer: Tokenizer) -> None:
+    opens = {any_tokenizer.piece(int(token)) for token in np.flatnonzero(any_tokenizer.openings)}
+    mark = {"wordpiece": "", "unigram": "▁", "bpe": "Ġ"}[any_tokenizer.kind]
+    assert f"{mark}a" in opens or f"{mark}O" in opens or mark in opens
+    assert not any(piece.startswith("##") for piece in opens)
+    assert not opens & {any_tokenizer.piece(token) for token in any_tokenizer.special_ids}
+    for piece in opens:
+        assert piece.startswith(mark) or piece[0] not in ascii_letters
 
 
 def test_rows_beyond_the_vocabulary_are_never_an_answer(lm: MaskedLM) -> None:

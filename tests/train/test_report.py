@@ -270,8 +270,12 @@ def test_sentences_of_a_file(small: Make, shards: Path, tmp_path: Path) -> None:
     recipe = small(f"train.cloze={path}")
     valid, counts = Corpus.open(shards, "valid"), token_counts(Corpus.open(shards))
     model = gather(recipe, tmp_path, Start(data=shards)).model()
+    model.heads["mlm"].bias.data[: tokenizer.vocab_size][~torch.from_numpy(tokenizer.openings)] += 50
     filled = Clozes(valid, tokenizer, recipe, CPU, counts)(model)
     assert [fill["text"] for fill in filled] == ["O menino [MASK] o comboio.", "The <mask> writes letters."]
+    assert not any(
+        fill["word"].startswith("##") for fill in filled
+    )  # as `fill`, which gives no tails of words
     for wrong, says in (
         ("nothing hidden here\n", "line 1: 0 masks"),
         ("[MASK] e [MASK]\n", "line 1: 2 masks"),

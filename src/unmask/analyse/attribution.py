@@ -20,7 +20,7 @@ from torch import Tensor
 from unmask.analyse.attention import Token, encode_whole, tokens_of
 from unmask.errors import InputError, ModelError
 from unmask.model.network import Model
-from unmask.predict.fill import pieces_in_place
+from unmask.predict.fill import opens_word, pieces_in_place
 from unmask.predict.inputs import MASKS, with_own_mask
 from unmask.predict.masked import MaskedLM
 from unmask.predict.predictor import Predictor
@@ -165,11 +165,13 @@ def _target_pieces(
     """The pieces of the word asked about, as it is split where the mask stands; else the likeliest piece."""
     tokenizer = model.tokenizer
     special = np.array(sorted(tokenizer.special_ids), np.int64)
+    first, last = map(int, encoding.offsets[place])
     if target is None:
         logs = model.log_probabilities([encoding.ids], [np.array([place])])[0][0, : tokenizer.vocab_size]
         logs[special] = -np.inf
+        if opens_word(tokenizer, text, first):
+            logs[~tokenizer.openings] = -np.inf
         return (int(logs.argmax()),)
-    first, last = map(int, encoding.offsets[place])
     pieces = pieces_in_place(tokenizer, text, (first, last), target)
     if len(pieces) != 1 and (entry := tokenizer.backend.token_to_id(target)) is not None:
         pieces = (entry,)  # a piece as the vocabulary writes it, such as ##ing

@@ -12,7 +12,7 @@ import heapq
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmask.analyse.graph import make_graph, search_graph
-from unmask.analyse.uses import Language, Use, embed_uses, find_uses, forms_of
+from unmask.analyse.uses import Language, Use, directions, find_uses, forms_of
 from unmask.errors import ConfigError, InputError, ModelError, OutputError
 from unmask.files import digest, disk_errors, write_json
 from unmask.predict.lines import chosen_column, one_source
@@ -172,19 +172,23 @@ class Index:
         standardised index are standardised too, by what was fitted on words.
         """
         self._check(top)
-        vectors_of = self._use_vectors(layer, standardise)
+        if self.settings.standardise and not standardise:
+            raise ConfigError(
+                "the texts of this index are standardised, and so should be the uses of a word: fit on words"
+                " (unmask embed --level word --fit-standardise), and give that with --standardise"
+            )
         forms = forms_of(word, plural)
         asked = next(find_uses([query], forms), None)
         if asked is None:
             raise InputError(f"the query does not hold {' or '.join(forms)}: {query[:60]!r}")
-        (wanted,) = vectors_of([asked])
+        (wanted,) = directions(self.model, [asked], layer, standardise)
         best: list[tuple[float, int, Neighbour]] = []
         times: Counter[int] = Counter()
         seen = 0
         with progress.stage("texts", len(self), "texts") as stage:
             uses = self._uses(forms, asked, times, stage)
             while chunk := list(islice(uses, _USES)):
-                scores = vectors_of([use for use, _ in chunk]) @ wanted
+                scores = directions(self.model, [use for use, _ in chunk], layer, standardise) @ wanted
                 found = [
                     (
                         float(score),
@@ -204,26 +208,6 @@ class Index:
             raise InputError("top must be at least 1")
         if not len(self):
             raise InputError(f"{self.folder} holds no text yet: add some with --add FILE")
-
-    def _use_vectors(
-        self, layer: Layer, standardise: Standardiser | None
-    ) -> Callable[[Sequence[Use]], Floats]:
-        """What gives the vectors of uses, of length 1."""
-        if layer == "all":
-            raise InputError("uses are compared at one layer: say a number, or last4")
-        if standardise:
-            standardise.check(self.model.about("word", layer, "mean"))
-        elif self.settings.standardise:
-            raise ConfigError(
-                "the texts of this index are standardised, and so should be the uses of a word: fit on words"
-                " (unmask embed --level word --fit-standardise), and give that with --standardise"
-            )
-
-        def vectors_of(uses: Sequence[Use]) -> Floats:
-            vectors = embed_uses(self.model, uses, layer)
-            return _unit(standardise.apply(vectors) if standardise else vectors)
-
-        return vectors_of
 
     def _uses(
         self, forms: Sequence[str], asked: Use, times: Counter[int], stage: Stage
@@ -432,8 +416,3 @@ def _part_folder(folder: Path, number: int) -> Path:
 def _best(scored: Iterable[tuple[float, int]], top: int) -> list[tuple[float, int]]:
     """The highest scores; of equal ones the first rows."""
     return heapq.nsmallest(top, scored, key=lambda pair: (-pair[0], pair[1]))
-
-
-def _unit(vectors: Floats) -> Floats:
-    unit: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-    return unit

@@ -5,14 +5,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from unmask.analyse.senses import Guess, PlacedUse, Senses
+from unmask.analyse.senses import Guess, Senses
+from unmask.analyse.uses import in_context
 from unmask.charts import Chart, Spots, scatter
 from unmask.files import write_json
 from unmask.progress import counted
 from unmask.report import Cell, Folded, Heading, Part, Table, write_page
 
-_AROUND = 70
-"""Characters that are shown to either side of a word."""
 Guesses = Mapping[str, Sequence[Guess]]
 
 
@@ -48,9 +47,11 @@ def write_senses(folder: Path, found: Sequence[Senses], guesses: Guesses) -> Non
             parts.append(Heading(senses.word))
         parts += [summary(senses), *senses.notes, sense_map(senses), sense_table(senses)]
         if guessed := guesses.get(senses.word):
-            rows = [[sense_name(senses, each.sense), shown(each), f"{each.margin:.2f}"] for each in guessed]
+            rows = [
+                [sense_name(senses, each.sense), in_context(each), f"{each.margin:.2f}"] for each in guessed
+            ]
             parts += ["New texts:", Table(["sense", "text", "margin"], rows)]
-        lines = (f"{use.sense + 1}  {shown(use)}" for use in senses.uses)
+        lines = (f"{use.sense + 1}  {in_context(use)}" for use in senses.uses)
         parts.append(Folded(f"All {counted(len(senses.uses), 'use')}", "\n".join(lines)))
     write_page(folder / "senses.html", "Senses of " + ", ".join(each.word for each in found), parts)
 
@@ -71,7 +72,9 @@ def sense_name(senses: Senses, number: int) -> str:
 def sense_map(senses: Senses) -> Chart:
     """Every use as a point, in the colour and shape of its sense."""
     groups: dict[str, Spots] = {
-        sense_name(senses, number): [(use.x, use.y, shown(use)) for use in senses.uses if use.sense == number]
+        sense_name(senses, number): [
+            (use.x, use.y, in_context(use)) for use in senses.uses if use.sense == number
+        ]
         for number in range(len(senses.senses))
     }
     return scatter(f"Uses of {senses.word}", "point at one to read it", groups)
@@ -82,20 +85,8 @@ def sense_table(senses: Senses) -> Table:
     rows: list[list[Cell]] = [
         [
             str(number + 1), sense.size, ", ".join(sense.name) or "–",
-            "\n".join(f"· {shown(senses.uses[example])}" for example in sense.examples),
+            "\n".join(f"· {in_context(senses.uses[example])}" for example in sense.examples),
         ]
         for number, sense in enumerate(senses.senses)
     ]  # fmt: skip
     return Table(["sense", "uses", "typical substitutes", "examples"], rows)
-
-
-def shown(use: PlacedUse | Guess) -> str:
-    """The use with as many words of its text as fit in a line."""
-    before, after = use.text[: use.start], use.text[use.end :]
-    if len(before) > _AROUND:
-        cut = before[-_AROUND:]
-        before = "…" + (cut.partition(" ")[2] or cut)
-    if len(after) > _AROUND:
-        cut = after[:_AROUND]
-        after = (cut.rpartition(" ")[0] or cut) + "…"
-    return " ".join(f"{before}[{use.text[use.start : use.end]}]{after}".split())

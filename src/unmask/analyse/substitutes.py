@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmask.analyse.uses import Use, fitting, pieces_of
-from unmask.predict.fill import continuations
 from unmask.predict.masked import MaskedLM
 from unmask.predict.predictor import Predictor
 from unmask.progress import SILENT, Progress
@@ -50,7 +49,7 @@ def typical_substitutes(
             means.append(_mean_probabilities(model, uses[:_USES]))
             stage.advance(1)
     here = np.stack(means)  # (K, V)
-    here[:, ~_openings(model.tokenizer)] = 0
+    here[:, ~model.tokenizer.openings] = 0  # else the end of a word could name a sense
     weights = here
     if len(groups) > 1:
         elsewhere = (here.sum(0) - here) / (len(groups) - 1)
@@ -70,13 +69,6 @@ def _mean_probabilities(model: MaskedLM, uses: Sequence[Use]) -> Floats:
     logs = np.concatenate(model.log_probabilities(sequences, places))
     mean: Floats = np.exp(logs[:, : model.tokenizer.vocab_size].astype(np.float64)).mean(0)
     return mean
-
-
-def _openings(tokenizer: Tokenizer) -> NDArray[np.bool_]:
-    """Which entries begin a word: they are one, or as much of it as the vocabulary holds in one piece."""
-    begins: NDArray[np.bool_] = ~continuations(tokenizer)
-    begins[list(tokenizer.special_ids)] = False
-    return begins
 
 
 def _best(weights: Floats, tokenizer: Tokenizer, own: Collection[str]) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
-"""Uses of a word: where it stands in texts, and its vector in each of them."""
+"""Uses of a word: where it stands in texts, its vector in each of them, and how alike those are."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +11,18 @@ from numpy.typing import NDArray
 from unmask.errors import InputError
 from unmask.predict.inputs import Inputs
 from unmask.predict.predictor import Layer, Predictor
+from unmask.predict.standardise import Standardiser
 from unmask.progress import SILENT, Progress
 from unmask.tokenizer import Encoding
 
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
 Language = Literal["pt", "en"]
+_AROUND = 70
+"""Characters that are shown to either side of a word."""
+_TINY = 1e-12
+_GLANCE = 200
+"""Characters that are shown of a text."""
 
 # Regular plurals: the end of a word, and what stands in its place.
 _PLURALS: dict[Language, tuple[tuple[str, tuple[str, ...]], ...]] = {
@@ -47,6 +53,43 @@ class Use:
         return self.text[self.start : self.end]
 
 
+class Stretch(Protocol):
+    """Some characters of a text."""
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+
+    @property
+    def start(self) -> int:
+        """The first of them."""
+
+    @property
+    def end(self) -> int:
+        """The one after the last."""
+
+
+def in_context(stretch: Stretch) -> str:
+    """What stands there, marked, with as many words of its text as fit in a line."""
+    text, start, end = stretch.text, stretch.start, stretch.end
+    before, marked = text[:start], text[start:end]
+    if len(before) > _AROUND:
+        cut = before[-_AROUND:]
+        before = "…" + (cut.partition(" ")[2] or cut)
+    return " ".join(f"{before}[{marked}]{_beginning(text[end:], _AROUND)}".split())
+
+
+def at_a_glance(text: str) -> str:
+    """The text in one line, or as many of its words as are read at a glance: it may be a page."""
+    return _beginning(" ".join(text.split()), _GLANCE)
+
+
+def _beginning(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    return (text[:most].rpartition(" ")[0] or text[:most]) + "…"
+
+
 def forms_of(word: str, plural: Language | None = None) -> tuple[str, ...]:
     """What counts as a use of a word: itself and, if a language is named, its regular plurals."""
     word = " ".join(word.split())
@@ -65,6 +108,26 @@ def find_uses(texts: Iterable[str], forms: Sequence[str]) -> Iterator[Use]:
     for text in texts:
         for found in pattern.finditer(text):
             yield Use(text, *found.span())
+
+
+def first_uses(
+    word: str, texts: Sequence[str], plural: Language | None = None, progress: Progress = SILENT
+) -> list[Use]:
+    """The word's use in each of some texts; the first, where one holds it several times, which is told."""
+    forms = forms_of(word, plural)
+    if len(texts) < 2:
+        raise InputError("uses are compared with each other: give two texts or more that hold the word")
+    found = []
+    for number, text in enumerate(texts, 1):
+        uses = list(find_uses([text], forms))
+        if not uses:
+            raise InputError(f"text {number} does not hold {' or '.join(forms)}: {text[:60]!r}")
+        if len(uses) > 1:
+            progress.say(
+                f"text {number} holds it {len(uses)} times: the first is taken, {in_context(uses[0])}"
+            )
+        found.append(uses[0])
+    return found
 
 
 def too_few(word: str, forms: Sequence[str], count: int) -> InputError:
@@ -91,6 +154,32 @@ def embed_uses(
     pieces = [pieces_of(use, encodings[use.text]) for use in fitted]
     rows = dict(zip(texts, model.embed(texts, "token", layer, progress=progress), strict=True))
     return np.stack([rows[use.text][mine].mean(0) for use, mine in zip(fitted, pieces, strict=True)])
+
+
+def directions(
+    model: Predictor,
+    uses: Sequence[Use],
+    layer: Layer = -1,
+    standardise: Standardiser | None = None,
+    progress: Progress = SILENT,
+) -> Floats:
+    """Their vectors (N, D), standardised by what was fitted on words, of length 1: a product is a cosine."""
+    if standardise:
+        standardise.check(model.about("word", layer, "mean"))
+    vectors = embed_uses(model, uses, layer, progress)
+    if standardise:
+        vectors = standardise.apply(vectors)
+    unit: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), _TINY)
+    return unit
+
+
+def compare_uses(
+    model: Predictor, uses: Sequence[Use], layer: Layer = -1, standardise: Standardiser | None = None
+) -> Floats:
+    """The cosine of each use with each (N, N)."""
+    found = directions(model, uses, layer, standardise)
+    cosines: Floats = found @ found.T
+    return cosines
 
 
 def pieces_of(use: Use, encoding: Encoding) -> Bools:

@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -110,6 +111,14 @@ def check_piped(otherwise: str) -> None:
 
     if sys.stdin is None or sys.stdin.isatty():
         raise InputError(f"nothing to read: {otherwise}, or pipe texts in, one per line")
+
+
+def check_no_file(text: str, remedy: str) -> None:
+    """Refuse a file in place of a text: the shell gives an option the first of `*.txt` alone."""
+    from unmask.errors import ConfigError
+
+    if os.path.isfile(text):  # noqa: PTH113  Path.is_file() fails where a text is too long for a name
+        raise ConfigError(f"{text} is a file, {remedy}")
 
 
 def load_model(folder: str, quiet: bool = False) -> "Predictor":

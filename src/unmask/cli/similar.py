@@ -10,6 +10,7 @@ from unmask.cli.options import (
     Json,
     ModelFolder,
     Quiet,
+    check_no_file,
     kept_when_interrupted,
     load_model,
     print_json,
@@ -17,8 +18,6 @@ from unmask.cli.options import (
 )
 from unmask.progress import counted
 
-_AROUND = 80
-"""Characters shown on either side of a use of a word."""
 _EXAMPLES = """
     unmask similar --model model/ --index index/ --add sentences.txt
 
@@ -69,7 +68,10 @@ def similar(
         Path, typer.Option("--index", metavar="DIR", help="The index folder.", show_default=False)
     ],
     query: Annotated[
-        str | None, typer.Argument(help="A text to find the like of.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            metavar="QUERY", help="A text to find the like of, in quotation marks.", show_default=False
+        ),
     ] = None,
     add: Added = None,
     word: Word = None,
@@ -102,7 +104,8 @@ def similar(
     if add is not None or word is not None:  # otherwise it is for the query
         made["truncate"] = truncate
     said = [name for name, value in made.items() if value is not None]
-    _check(query, add, word, plural, approximate, said)
+    text = _one_text(query or [], add)
+    _check(text, add, word, plural, approximate, said)
     if add is not None:
         one_source(add)
     which = read_layer("-1" if layer is None else layer)
@@ -110,6 +113,7 @@ def similar(
 
     loaded, shown = load_model(model, quiet), progress(quiet)
     from unmask.analyse.neighbours import Index, add_file
+    from unmask.analyse.uses import at_a_glance, in_context
     from unmask.predict.parts import EmbedSettings
 
     added = 0
@@ -121,10 +125,10 @@ def similar(
             added = add_file(index, loaded, add, settings if said else None, column, shown)
     opened = Index(index, loaded)
     found = []
-    if query is not None and word is not None:
-        found = opened.nearest_uses(word, query, top, which, plural, fitted, shown)
-    elif query is not None:
-        (found,) = opened.nearest([query], top, approximate, truncate, shown)
+    if text is not None and word is not None:
+        found = opened.nearest_uses(word, text, top, which, plural, fitted, shown)
+    elif text is not None:
+        (found,) = opened.nearest([text], top, approximate, truncate, shown)
     if json_:
         print_json(
             {"index": str(index), "texts": len(opened), "added": added, "found": list(map(asdict, found))}
@@ -133,16 +137,23 @@ def similar(
     if add is not None:
         typer.echo(f"{counted(added, 'text')} added, {len(opened):,} in all: {index}")
     for one in found:
-        text = one.text if word is None else _in_context(one.text, one.start, one.end)
+        line = at_a_glance(one.text) if word is None else in_context(one)
         again = f"; {one.times:,} times" if one.times > 1 else ""
-        typer.echo(f"{one.score:.4f}  {' '.join(text.split())}  ({one.file}, {one.number}{again})")
+        typer.echo(f"{one.score:.4f}  {line}  ({one.file}, {one.number}{again})")
 
 
-def _in_context(text: str, start: int, end: int) -> str:
-    """A use, marked, with what stands around it; a text may be a page."""
-    first, last = max(0, start - _AROUND), end + _AROUND
-    before = "…" * (first > 0) + text[first:start]
-    return f"{before}»{text[start:end]}«{text[end:last]}" + "…" * (last < len(text))
+def _one_text(query: list[str], add: str | None) -> str | None:
+    """The query, if there is one; a shell makes several of `--add *.txt`, and of words without quotes."""
+    from unmask.errors import ConfigError
+
+    for text in query:
+        way = "and --add takes one: add each file with a command of its own"
+        check_no_file(
+            text, way if add else f"and a query is a text: --add {text} puts its lines into the index"
+        )
+    if len(query) > 1:
+        raise ConfigError(f"a query is one text: write quotation marks around {' '.join(query)[:60]!r}")
+    return query[0] if query else None
 
 
 def _check(

@@ -3,6 +3,9 @@
 A mask may stand for a word of several pieces. A layout says how many pieces each mask has; within a layout
 every step fills, in each beam, the place the model is surest of. Answers of different layouts are compared by
 their geometric mean probability per piece.
+
+A mask that stands by itself is a word, not the tail of the one before: its first piece opens a word, the
+others go on with it. What may not stand there is passed over; the other probabilities remain the model's own.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +34,8 @@ MOST_PIECES = 16
 """A word of more is none that anybody looks for; candidates may have any number."""
 _ASKED = 64  # beams that the model is asked about at a time: each answer is as long as the vocabulary
 _HELD = 4  # times the beams wanted, before the worst are let go
+_LETTER = "a"
+"""A word of one letter, to see how a vocabulary writes one in some place."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +71,8 @@ class Filler:
                 f"the text has {longest} tokens, but the model takes at most {limit}: shorten it"
             )
         self.forbidden = np.array(sorted(tokenizer.special_ids), np.int64)
+        starts = self.encoding.offsets[self.masks, 0].tolist()
+        self.opens = [opens_word(tokenizer, self.text, start) for start in starts]
         self.continues = continuations(tokenizer) if max(map(max, self.sizes)) > 1 else None
 
     def search(
@@ -135,7 +142,7 @@ class Filler:
             yield _Beam(ids, beam.logs | {place: float(row[token])})
 
     def _restrict(self, row: NDArray[np.float32], place: int, beam: _Beam, slots: list[range]) -> None:
-        """Leave only what may stand at this place: pieces of candidates, or the inside of a word."""
+        """Leave only what may stand at this place: pieces of candidates, or a word's opening or inside."""
         number, slot = next((n, slot) for n, slot in enumerate(slots) if place in slot)
         if self.choices is not None:
             filled = [p for p in slot if p in beam.logs]
@@ -149,6 +156,8 @@ class Filler:
             row[allowed] = kept
         elif self.continues is not None and place > slot.start:
             row[: len(self.continues)][~self.continues] = -np.inf
+        elif self.opens[number]:
+            row[: self.tokenizer.vocab_size][~self.tokenizer.openings] = -np.inf
 
     def _laid_out(self, layout: Sequence[int]) -> tuple[Ints, list[range]]:
         """The ids with as many masks as the layout says, and where those of each word are."""
@@ -225,6 +234,19 @@ def _pieces_between(encoding: Encoding, first: int, last: int) -> tuple[int, ...
     if not touched.any() or starts[touched].min() < first or ends[touched].max() > last:
         return None
     return tuple(map(int, encoding.ids[touched]))
+
+
+def opens_word(tokenizer: Tokenizer, text: str, start: int) -> bool:
+    """Whether a word at this character begins with a piece that is marked so, as `Tokenizer.openings` says.
+
+    It does not behind a letter or another mask. Byte-level BPE and Unigram mark the space before a word:
+    where there is none, as after a bracket, they write the beginning of a word like its inside.
+    """
+    before = text[:start]
+    if before.endswith(tokenizer.mask_token):
+        return False
+    pieces = _pieces_between(tokenizer.encode(before + _LETTER), start, start + 1)
+    return pieces is not None and bool(tokenizer.openings[pieces[0]])
 
 
 def _distinct(beams: list[_Beam]) -> list[_Beam]:

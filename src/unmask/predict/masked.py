@@ -42,6 +42,7 @@ class MaskedLM(Predictor):
         """The best ways to fill all of a text's masks (`[MASK]` or `<mask>`) together, best first.
 
         Each mask is a word of 1 to `pieces` pieces (16 at most), or one of the `candidates`, of any number.
+        Directly behind a letter it may go on with the word before. Probabilities are the model's own.
         """
         if self.config.causal:
             raise ModelError("a causal model sees only what stands before a mask: use generate")

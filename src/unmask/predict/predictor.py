@@ -266,7 +266,8 @@ class Predictor:
 
     def _check_layer(self, layer: Layer) -> None:
         depth = self.config.layers
-        if layer not in ("last4", "all", *range(-depth - 1, depth + 1)):
+        number = isinstance(layer, int | np.integer) and not isinstance(layer, bool)  # True would be layer 1
+        if not (layer in range(-depth - 1, depth + 1) if number else layer in ("last4", "all")):
             raise InputError(
                 f"there is no layer {layer}: 0 is the embeddings, 1 to {depth} the blocks, or last4, or all"
             )

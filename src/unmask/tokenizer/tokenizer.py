@@ -18,7 +18,7 @@ from unmask.tokenizer.families import BERT, Kind, Special, transformers_class
 from unmask.tokenizer.guard import backend_errors
 from unmask.tokenizer.load import read_backend
 from unmask.tokenizer.offsets import fit_offsets
-from unmask.tokenizer.words import Mark, piece_flags, word_starts
+from unmask.tokenizer.words import OPENS, Mark, piece_flags, word_starts
 
 Ints: TypeAlias = NDArray[np.int64]
 OldPieces: TypeAlias = Mapping[int, tuple[int, ...]]
@@ -135,6 +135,15 @@ class Tokenizer:
     def word_starts(self, ids: NDArray[np.integer]) -> NDArray[np.bool_]:
         """True where a word starts: after white space, and at and after every punctuation mark or symbol."""
         return word_starts(ids, self._flags)
+
+    @cached_property
+    def openings(self) -> NDArray[np.bool_]:
+        """Which entries begin a word, as they are marked, or are a punctuation mark; none that is special."""
+        opens = (self._flags & OPENS).astype(np.bool_)
+        if self.kind == "wordpiece":
+            opens &= [not self.piece(i).startswith("##") for i in range(self.vocab_size)]
+        opens[list(self.special_ids)] = False
+        return opens
 
     def decode(self, ids: Sequence[int] | NDArray[np.integer], *, special: bool = False) -> str:
         """The text of some ids, without special tokens unless they are asked for."""

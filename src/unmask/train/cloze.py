@@ -17,6 +17,7 @@ from unmask.data.plan import generator
 from unmask.data.shards import SENTENCE_START, WORD_START, Array
 from unmask.errors import InputError
 from unmask.model.network import Model
+from unmask.predict.fill import opens_word
 from unmask.predict.inputs import with_own_mask
 from unmask.tokenizer import Tokenizer
 from unmask.train.frequency import ranked
@@ -49,7 +50,7 @@ class Filled:
     text: str
     answer: str | None
     word: str
-    """The likeliest token."""
+    """The likeliest token that `fill` would give."""
     probability: float
     right: bool
     answer_probability: float | None
@@ -103,6 +104,9 @@ class Clozes:
     def _filled(self, cloze: Cloze, chances: Array) -> Filled:
         allowed = chances.copy()
         allowed[list(self._tokenizer.special_ids)] = 0
+        text = with_own_mask(cloze.text, self._tokenizer)
+        if opens_word(self._tokenizer, text, text.index(self._tokenizer.mask_token)):
+            allowed[~self._tokenizer.openings] = 0
         best = int(allowed.argmax())
         known = cloze.answer_id is not None
         return Filled(

@@ -1,6 +1,7 @@
 """What decided a fill: known answers, captum's, and the sums that must come out."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -105,6 +106,17 @@ def test_the_sums_come_out(lm: MaskedLM) -> None:
     shown = [word.text for word in found.words]
     assert shown == ["O", "gato", "[MASK]", "no", "telhado", "da", "casa", "velha", "."]
     assert found.tokens[0].score == found.tokens[-1].score == found.tokens[place[0]].score == 0
+
+
+def test_a_word_that_is_not_named_is_the_one_that_fills(lm: MaskedLM) -> None:
+    """Never the tail of the word before it, even where the model finds that likelier."""
+    model = deepcopy(lm.model)
+    model.heads["mlm"].bias.data[~torch.from_numpy(lm.tokenizer.openings)] += 50
+    fond = MaskedLM(model, lm.tokenizer)
+    for text, joined in ((TEXT, False), ("O gato[MASK] dorme.", True)):
+        found = attribute(fond, text)
+        assert found.pieces == fond.fill(text, top=1)[0].words[0].pieces
+        assert found.pieces[0].startswith("##") == joined
 
 
 def test_gradients_are_turned_on_for_it(lm: MaskedLM) -> None:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from unmask.cli.options import Json, ModelFolder, Quiet, load_model, page_folder, print_json, progress
+from unmask.cli.options import (
+    Json,
+    ModelFolder,
+    Quiet,
+    check_no_file,
+    load_model,
+    page_folder,
+    print_json,
+    progress,
+)
 
 if TYPE_CHECKING:
     from unmask.analyse.senses import Guess, Senses
@@ -65,6 +74,8 @@ def senses(
     """Group the uses of a word into senses, name them by what fits in its place, tell those of new texts."""
     from unmask.cli.embed import read_layer
 
+    for word in words:
+        check_no_file(word, "not a word: repeat --text for every file")
     told = progress(quiet)
     chosen = read_layer(layer)
     new = None if predict is None else _texts(predict)
@@ -135,16 +146,17 @@ def _texts(given: str) -> list[str]:
 
 
 def _show(found: "Senses", guesses: "Sequence[Guess] | None") -> None:
-    from unmask.analyse.senses_page import sense_name, shown, summary
+    from unmask.analyse.senses_page import sense_name, summary
+    from unmask.analyse.uses import in_context
 
     typer.echo(f"{found.word}: {summary(found)}")
     for number, sense in enumerate(found.senses):
         typer.echo(f"  {sense_name(found, number)} ({sense.size:,})")
         for example in sense.examples:
-            typer.echo(f"      {shown(found.uses[example])}")
+            typer.echo(f"      {in_context(found.uses[example])}")
     for note in found.notes:
         typer.echo(f"  {note}")
     if guesses is not None and not guesses:
         typer.echo("  the new texts do not hold the word")
     for guess in guesses or ():
-        typer.echo(f"  → {sense_name(found, guess.sense)}  (margin {guess.margin:.2f})  {shown(guess)}")
+        typer.echo(f"  → {sense_name(found, guess.sense)}  (margin {guess.margin:.2f})  {in_context(guess)}")
