@@ -15,8 +15,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from common import RESULTS, ROOT, arguments, data_root, minilm, table, write_result
 
 if TYPE_CHECKING:
@@ -61,18 +59,14 @@ def read_labels(word: str) -> tuple[list, list[str]]:
 
 def nearest_sense(model, word: str, layer: int | str) -> float:
     """Share of the uses whose sense is that of the nearest labelled centre, made without the use itself."""
+    from unmask.analyse.clusters import near_their_own
     from unmask.analyse.intrinsic import unit
     from unmask.analyse.senses import as_word
     from unmask.analyse.uses import embed_uses
 
     uses, labels = read_labels(word)
     vectors = unit(embed_uses(model, [as_word(use, word) for use in uses], layer))
-    senses, right = np.array(labels), 0
-    for number, vector in enumerate(vectors):
-        others = np.arange(len(senses)) != number
-        centres = {s: unit(vectors[others & (senses == s)].mean(0)) for s in sorted(set(labels))}
-        right += max(centres, key=lambda sense: vector @ centres[sense]) == labels[number]
-    return right / len(labels)
+    return float(near_their_own(vectors, labels).mean())
 
 
 def label_map(title: str, found, labels: list[str]):

@@ -53,7 +53,10 @@ SECTIONS = {
     "Uses of a word": ("unmask.analyse.uses", ["Use", "find_uses", "forms_of", "first_uses", "compare_uses"]),
     "Senses": (
         "unmask.analyse.senses",
-        ["find_senses", "disambiguate", "score_senses", "Senses", "Sense", "Guess"],
+        [
+            "find_senses", "learn_senses", "disambiguate", "score_senses", "Senses", "Sense", "Labelled",
+            "Guess",
+        ],
     ),
     "Sentences to measure on": ("unmask.analyse.corpus", ["sentences", "sample"]),
     "Geometry": ("unmask.analyse.geometry", ["Vectors", "measure"]),

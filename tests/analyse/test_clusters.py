@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unmask.analyse.clusters import Space, agreement, group
+from unmask.analyse.clusters import Space, agreement, group, group_by_label, near_their_own
+from unmask.analyse.intrinsic import unit
 from unmask.errors import InputError
 
 
@@ -92,3 +93,29 @@ def test_agreement_by_hand() -> None:
 def test_names_of_groups_do_not_matter(members: list[int], names: list[int]) -> None:
     same = agreement(members, [names[member] for member in members])
     assert (same.ari, same.v_measure, same.purity) == pytest.approx((1, 1, 1))
+
+
+def test_groups_by_label_have_centres_of_length_one_and_the_largest_is_first() -> None:
+    points = unit(np.array([[1.0, 0.1], [0.1, 1.0], [1.0, -0.1], [1.0, 0.3], [0.0, 1.0]]))
+    found, names = group_by_label(points, ["sofá", "banco", "sofá", "sofá", "banco"])
+    assert names == ("sofá", "banco")
+    assert found.members.tolist() == [0, 1, 0, 0, 1]
+    assert found.centres == pytest.approx(unit(np.stack([points[[0, 2, 3]].mean(0), points[[1, 4]].mean(0)])))
+
+
+def test_a_point_is_compared_with_centres_that_were_made_without_it() -> None:
+    rng = np.random.default_rng(3)
+    points = unit(rng.normal(size=(30, 4)))
+    labels = [*"aabbbccccdddddddddddddddddddd", "alone"]
+    rng.shuffle(labels)
+    expected = []
+    for number, point in enumerate(points):
+        rest = [n for n in range(len(points)) if n != number]
+        cosines = {}
+        for name in sorted({labels[n] for n in rest}):
+            centre = points[[n for n in rest if labels[n] == name]].sum(0)
+            cosines[name] = point @ centre / np.linalg.norm(centre)
+        expected.append(max(cosines, key=lambda name: cosines[name]) == labels[number])
+    assert near_their_own(points, labels).tolist() == expected
+    assert 0 < sum(expected) < 30
+    assert not near_their_own(points, labels)[labels.index("alone")]

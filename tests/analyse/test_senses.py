@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 from tests.conftest import Heard
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
-from unmask.analyse.senses import Senses, disambiguate, find_senses, score_senses
+from unmask.analyse.senses import Guess, Senses, disambiguate, find_senses, learn_senses, score_senses
 from unmask.analyse.senses_page import sense_map, write_senses
 from unmask.analyse.uses import Use, find_uses, forms_of, in_context
 from unmask.checkpoint import save_model
@@ -181,6 +181,75 @@ def test_a_model_without_a_head_groups_and_says_why_it_does_not_name(headless: P
     assert found.notes == ("the senses have no names: this model has no masked-LM head that proposes words",)
 
 
+@pytest.fixture(scope="module")
+def learned(lm: MaskedLM, labelled: tuple[list[Use], list[str]]) -> Senses:
+    """By ten labels of seats, six of money."""
+    uses, labels = labelled
+    return learn_senses(lm, [*uses[:10], *uses[36:42]], [*labels[:10], *labels[36:42]], "banco")
+
+
+def test_senses_are_learned_from_labels(learned: Senses, lm: MaskedLM) -> None:
+    assert learned.labelled is not None
+    assert learned.labelled.labels == ("assento", "finanças")
+    assert [sense.size for sense in learned.senses] == list(learned.labelled.right) == [10, 6]
+    share = learned.labelled.accuracy
+    assert (share.value, share.high, learned.labelled.commonest) == (1, 1, 10 / 16)
+    assert share.low == pytest.approx(16 / (16 + 1.959964**2))  # Wilson's, where all are right
+    assert "muro" in learned.senses[0].name
+    assert not learned.notes
+    texts = [frame.format("banco") for frame in (*SAT[20:], *PAID[20:])]
+    guesses = disambiguate(lm, learned, list(find_uses(texts, ("banco",))))
+    assert [guess.sense for guess in guesses] == [0] * 16 + [1] * 16
+    assert all(0 < guess.margin < 1 for guess in guesses)
+
+
+def test_a_sense_of_one_use_cannot_be_known_without_it(
+    lm: MaskedLM, labelled: tuple[list[Use], list[str]]
+) -> None:
+    uses, labels = labelled
+    learned = learn_senses(lm, [*uses[:5], uses[40]], [*labels[:5], labels[40]], "banco")
+    assert learned.labelled is not None
+    assert learned.labelled.right == (5, 0)
+    assert learned.labelled.accuracy.value == learned.labelled.commonest == 5 / 6
+    assert learned.notes == ("of finanças there is one use only: without it nothing is known of that sense",)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["a", "b"], "2 labels for 3 uses"),
+        (["a", "a", "a"], "every use has the sense a"),
+        (["a", " ", "b"], "a use has an empty label: 'O gato dormiu no banco"),
+    ],
+)
+def test_labels_that_teach_nothing(lm: MaskedLM, labels: list[str], message: str) -> None:
+    texts = ["o gato caiu do banco", "O gato dormiu no banco", "o governo deve ao banco"]
+    with pytest.raises(InputError, match=message):
+        learn_senses(lm, list(find_uses(texts, ("banco",))), labels, "banco")
+    with pytest.raises(InputError, match="there is no labelled use"):
+        learn_senses(lm, [], [], "banco")
+
+
+def test_labels_without_a_head(headless: Path) -> None:
+    uses = list(find_uses(["O gato viu a carta", "Nobody viu a carta", "Um velho viu a carta"], ("carta",)))
+    learned = learn_senses(load(headless, "cpu"), uses, ["a", "b", "a"], "carta")
+    assert learned.notes[0].startswith("there are no typical substitutes: this model has no masked-LM head")
+
+
+def test_page_of_labelled_senses(learned: Senses, lm: MaskedLM, tmp_path: Path) -> None:
+    guess = disambiguate(lm, learned, list(find_uses(["a empresa pagou juros ao banco"], ("banco",))))
+    write_senses(tmp_path, [learned], {"banco": guess})
+    (values,) = json.loads((tmp_path / "senses.json").read_text("utf-8"))
+    assert values["labelled"]["labels"] == ["assento", "finanças"]
+    assert values["labelled"]["accuracy"]["value"] == 1
+    assert values["predicted"][0]["label"] == "finanças"
+    page = (tmp_path / "senses.html").read_text("utf-8")
+    assert "2 senses (silhouette " in page
+    assert "100% are nearest to the right one (95 % interval 81% to 100%); always the commonest" in page
+    assert "<th>right</th>" in page.replace(' class="number"', "")
+    assert "assento  o gato dormiu no [banco] do jardim" in page
+
+
 def test_page_and_json(found: Senses, lm: MaskedLM, tmp_path: Path) -> None:
     guess = disambiguate(lm, found, list(find_uses(["um velho subiu ao banco de pedra"], ("banco",))))
     write_senses(tmp_path, [found], {"banco": guess})
@@ -274,3 +343,96 @@ def test_command_refuses(bilingual: Path, corpus: Path, options: list[str], mess
     failed = CliRunner().invoke(app, command)
     assert isinstance(failed.exception, UserError)
     assert message in str(failed.exception)
+
+
+LABELLED = [*((frame.format("banco"), "assento") for frame in SAT[:6]), (PAID[0].format("Banco"), "finanças"),
+            *((frame.format("banco"), "finanças") for frame in PAID[1:4])]  # fmt: skip
+
+
+def run_labelled(bilingual: Path, file: Path, *options: str, quiet: bool = True) -> Result:
+    command = ["analyse", "senses", "banco", "--labelled", str(file), "-m", str(bilingual), *options]
+    return CliRunner().invoke(app, [*command, "-q"] if quiet else command)
+
+
+def test_command_with_labels(bilingual: Path, tmp_path: Path) -> None:
+    table, lines = tmp_path / "usos.csv", tmp_path / "usos.jsonl"
+    table.write_text("sentido,texto\n" + "".join(f"{sense},{text}\n" for text, sense in LABELLED), "utf-8")
+    rows = [{"onde": text, "qual": sense} for text, sense in LABELLED]
+    lines.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    new = ["--predict", "a menina caiu do banco da praça"]
+    shown = run_labelled(bilingual, table, *new, "-o", str(tmp_path / "out")).stdout
+    assert "banco: 10 uses (banco 10), 2 senses" in shown
+    assert "100% are nearest to the right one" in shown
+    assert "  assento (6, 6 right)\n" in shown
+    assert "→ assento  (margin " in shown
+    assert "assento" in (tmp_path / "out" / "senses.html").read_text("utf-8")
+    named = run_labelled(
+        bilingual, lines, *new, "--text-column", "onde", "--label-column", "qual", "--json"
+    ).stdout
+    assert json.loads(named) == json.loads((tmp_path / "out" / "senses.json").read_text("utf-8"))
+
+
+def test_a_text_counts_once_and_its_first_use_is_taken(bilingual: Path, tmp_path: Path) -> None:
+    file = tmp_path / "usos.csv"
+    twice = "o gato caiu do banco e a menina subiu ao banco"
+    rows = [*LABELLED, LABELLED[3], (twice, "assento"), ("do banco ao banco", "assento")]
+    file.write_text("text,sense\n" + "".join(f"{text},{sense}\n" for text, sense in rows), "utf-8")
+    told = run_labelled(bilingual, file, "--json", quiet=False)
+    (values,) = json.loads(told.stdout)
+    assert len(values["uses"]) == 12
+    assert [use["start"] for use in values["uses"] if use["text"] == twice] == [twice.index("banco")]
+    assert "usos.csv: 1 row with a text of another row left out" in told.stderr
+    assert (
+        "usos.csv, line 13: the word stands there more than once, and its first use is taken; so in 1 other"
+        in " ".join(told.stderr.split())
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        ("o muro,assento\n", [], "line 12: there is no banco in 'o muro'"),
+        (
+            "os bancos,assento\n",
+            [],
+            "line 12: there is no banco in 'os bancos': mend the row, or count plurals",
+        ),
+        ("o banco, \n", [], "line 12: the label is missing"),
+        ("o banco,assento|areia\n", [], "line 12: a use has one sense"),
+        (
+            f"{SAT[0].format('banco')},areia\n",
+            [],
+            "line 12: the sense is areia, but assento of the same text",
+        ),
+        ("", ["--label-column", "text"], "the column text cannot be a text and its label"),
+        ("", ["--label-column", "meaning"], "there is no column meaning, only text, sense"),
+        ("", ["--senses", "2", "--limit", "9"], "--senses, --limit: with --labelled"),
+        ("", ["--text", "a.txt"], "--text: with --labelled"),
+        ("", ["velho"], "--labelled is of one word, not of banco, velho"),
+    ],
+)
+def test_command_refuses_labels(
+    bilingual: Path, tmp_path: Path, rows: str, options: list[str], message: str
+) -> None:
+    file = tmp_path / "usos.csv"
+    table = "".join(f"{text},{sense}\n" for text, sense in LABELLED)
+    file.write_text(f"text,sense\n{table}{rows}", "utf-8")
+    failed = run_labelled(bilingual, file, *options)
+    assert isinstance(failed.exception, UserError)
+    assert message in str(failed.exception)
+
+
+def test_plurals_of_labelled_uses(bilingual: Path, tmp_path: Path) -> None:
+    file = tmp_path / "usos.tsv"
+    file.write_text("text\tsense\nos bancos do jardim\ta\no banco do estado\tb\n", "utf-8")
+    assert "bancos 1" in run_labelled(bilingual, file, "--plural", "pt").stdout
+
+
+def test_uses_come_from_somewhere(bilingual: Path) -> None:
+    for options, message in (
+        ([], "where are the uses?"),
+        (["--text-column", "t", "--text", "a"], "without --labelled"),
+    ):
+        failed = CliRunner().invoke(app, ["analyse", "senses", "banco", "-m", str(bilingual), *options])
+        assert isinstance(failed.exception, ConfigError)
+        assert message in str(failed.exception)

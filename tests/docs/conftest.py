@@ -113,6 +113,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"question": "Quem?", "context": text, "answers": {"text": [text[:6]], "answer_start": [0]}}
         for text in SENTENCES[::9]
     ]
+    (place / "usos.csv").write_text(blocks("docs/senses.md", "csv")[0], "utf-8")
     lines = [json.dumps(row, ensure_ascii=False) for row in asked]
     (place / "perguntas.jsonl").write_text("\n".join(lines), "utf-8")
     return place

@@ -3,9 +3,11 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.evaluation.conftest import Write
 from typer.testing import CliRunner
 
 import unmask
@@ -13,7 +15,7 @@ from unmask.cli import app
 from unmask.errors import InputError, ModelError, OutputError
 from unmask.evaluation import differences, evaluate, run
 from unmask.evaluation.results import Outcome, names_apart, read_items
-from unmask.evaluation.show import update_card
+from unmask.evaluation.show import group_tables, update_card
 from unmask.progress import Progress
 
 
@@ -280,6 +282,29 @@ def test_commands(folder: Path, other_folder: Path, pair_suite: Path, tmp_path: 
     both = call(*asked[:2], "-q", "--no-card", "-o", tmp_path / "b", "-m", other_folder, *against[-2:])
     assert table[0] in both.splitlines()
     assert "README.md" not in [path.name for path in other_folder.iterdir()]
+
+
+def test_scores_by_group_are_shown_where_they_are_few(folder: Path, write: Write, tmp_path: Path) -> None:
+    pairs = [
+        {"stereotype": f"{who} viu o sol.", "antistereotype": f"{other} viu o sol.", "category": category}
+        for who, other, category in (("A avó", "O avô", "gênero"), ("A avó", "A neta", "idade"))
+    ]
+    suite = write('kind = "bias"\nfiles = ["x.jsonl"]', x__jsonl=[*pairs, *pairs[:1]])
+    asked = ["evaluate", str(suite), "-q", "--no-card", "-m", str(folder), "-o", str(tmp_path / "out")]
+    shown = CliRunner().invoke(app, asked).stdout.splitlines()
+    assert shown[2:5] == ["", "mine by category", "category  stereotype preferred  95 % interval     items"]
+    assert [line.split()[0] for line in shown[5:7]] == ["gênero", "idade"]
+    assert [line.split()[-1] for line in shown[5:7]] == ["2", "1"]
+    told = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
+    groups = told["groups"]["mine"]["category"]
+    assert {name: scores["stereotype preferred"]["items"] for name, scores in groups.items()} == {
+        "gênero": 2, "idade": 1
+    }  # fmt: skip
+    (result,) = evaluate(str(suite), folder, tmp_path / "out", card=False)
+    members = result.groups["category"] | {str(n): result.groups["category"]["idade"] for n in range(10)}
+    assert [len(rows) for *_, rows in group_tables([replace(result, groups={"category": members})])] == [12]
+    for groups in ({"13th": {}} | members, {"idade": members["idade"]}):
+        assert not list(group_tables([replace(result, groups={"category": groups})]))
 
 
 @pytest.mark.parametrize(

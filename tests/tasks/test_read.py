@@ -293,6 +293,7 @@ def test_questions(tmp_path: Path) -> None:
         ("classify", "a.csv", "text,etiqueta\na,1\n", "which column holds the label.*--label-column"),
         ("pair", "a.csv", "text,label\na,1\n", "which column holds the pair"),
         ("classify", "a.csv", "text,label\na,1\nb,\n", "line 3: the label is missing"),
+        ("classify", "a.csv", "text,sense\na,1\nb, \n", "line 3: the label is missing"),
         ("classify", "a.jsonl", '{"text": null, "label": 1}', "line 1: text holds no text"),
         ("classify", "a.jsonl", '{"text": 5, "label": 1}', "line 1: text holds 5, not text"),
         ("classify", "a.jsonl", '{"text": ["a"], "label": 1}', r"line 1: text holds \['a'\], not text"),

@@ -1,10 +1,10 @@
-"""Points to groups: k-means, how many by silhouette, and one where nothing separates.
+"""Points to groups: k-means, how many by silhouette, and one where nothing separates; or by labels.
 
 N points · D width · d principal components · K groups
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from unmask.progress import counted
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 MOST = 8
 """Groups that are looked for, where their number is not given."""
@@ -28,18 +29,23 @@ _SMALLEST = 0.03
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Where points are compared: of length 1, moved to their mean, seen along their principal components."""
+    """Where points are compared: of length 1, less a mean, seen along some axes."""
 
     mean: Floats  # (D)
     axes: Floats  # (D, d)
 
     @classmethod
     def of(cls, vectors: NDArray[np.floating]) -> "Space":
-        """The space of some vectors (N, D)."""
+        """That of the principal components of some vectors (N, D)."""
         units = unit(vectors)
         mean = units.mean(0)
         _, _, axes = np.linalg.svd(units - mean, full_matrices=False)
         return cls(mean, axes[: min(_COMPONENTS, len(units) - 1)].T)
+
+    @classmethod
+    def whole(cls, width: int) -> "Space":
+        """That of the vectors as they are: of length 1, the nearer the larger their cosine."""
+        return cls(np.zeros(width), np.eye(width))
 
     def place(self, vectors: NDArray[np.floating]) -> Floats:
         """Points (N, d)."""
@@ -110,6 +116,27 @@ def _arranged(points: Floats, members: Ints) -> Groups:
     members = np.argsort(order)[number]
     centres = np.stack([points[members == k].mean(0) for k in range(len(order))])
     return Groups(members, centres, _silhouette(points, members) if len(order) > 1 else None)
+
+
+def group_by_label(points: Floats, labels: Sequence[str]) -> tuple[Groups, tuple[str, ...]]:
+    """Points of length 1, and centres too, in groups as their labels say; the label of each group."""
+    found = _arranged(points, np.unique(labels, return_inverse=True)[1])
+    firsts = np.unique(found.members, return_index=True)[1]
+    return replace(found, centres=unit(found.centres)), tuple(labels[first] for first in firsts)
+
+
+def near_their_own(points: Floats, labels: Sequence[str]) -> Bools:
+    """Whether each point of length 1 is nearest to the centre of its label, made without the point itself.
+
+    One that is alone with its label leaves no centre behind, and is near another.
+    """
+    names, numbers, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    sums = np.stack([points[numbers == number].sum(0) for number in range(len(names))])
+    cosines = points @ unit(sums).T
+    without = (points * unit(sums[numbers] - points)).sum(1)
+    cosines[np.arange(len(points)), numbers] = np.where(sizes[numbers] > 1, without, -np.inf)
+    right: Bools = cosines.argmax(1) == numbers
+    return right
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The senses of a word: its uses as vectors, grouped, named, drawn; and the sense of a new use.
+"""The senses of a word: its uses as vectors, grouped or by labels, named, drawn; and the sense of a new use.
 
 N uses · K senses · V vocabulary
 """
@@ -10,12 +10,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unmask.analyse.clusters import Agreement, Groups, Space, agreement, group
+from unmask.analyse.clusters import (
+    Agreement,
+    Groups,
+    Space,
+    agreement,
+    group,
+    group_by_label,
+    near_their_own,
+)
+from unmask.analyse.intrinsic import Interval, unit
 from unmask.analyse.maps import Kind, flatten
 from unmask.analyse.substitutes import no_substitutes, typical_substitutes
 from unmask.analyse.uses import Use, embed_uses, too_few
+from unmask.errors import InputError
 from unmask.predict.predictor import Layer, Predictor
-from unmask.progress import SILENT, Progress
+from unmask.progress import SILENT, Progress, counted
 
 Floats = NDArray[np.float64]
 _EXAMPLES = 3
@@ -58,6 +68,20 @@ class Guess:
     """How much nearer its centre is than the next: 0 undecided, 1 upon it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """What people call the senses, and how well the vectors agree: by uses left out of their own centre."""
+
+    labels: tuple[str, ...]
+    """Of each sense."""
+    right: tuple[int, ...]
+    """Of each sense so many uses are nearest to its centre; one that is its only use cannot be."""
+    accuracy: Interval
+    """The share of all uses that are."""
+    commonest: float
+    """The share that always saying the commonest sense gets right."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Senses:
     """What was found of a word."""
@@ -71,6 +95,8 @@ class Senses:
     space: Space
     centres: Floats  # (K, d)
     notes: tuple[str, ...] = ()
+    labelled: Labelled | None = None
+    """Where the senses were not found but said."""
 
     @property
     def forms(self) -> dict[str, int]:
@@ -94,30 +120,108 @@ def find_senses(
     """
     if len(uses) < 2:
         raise too_few(word, [word], len(uses))
-    plain = [as_word(use, word) for use in uses]
-    vectors = embed_uses(model, plain, layer, progress)
+    plain, vectors = _read(model, uses, word, layer, progress)
     space = Space.of(vectors)
     points = space.place(vectors)
     with progress.stage("grouping"):
         found = group(points, count, seed)
+    senses = _describe(model, uses, plain, _ordered(points, found), progress)
+    placed = _draw(uses, points, found, kind, seed, progress)
     reason = no_substitutes(model)
-    order = [_from_centre(points, found, number) for number in range(len(found.centres))]
+    notes = () if reason is None else (f"the senses have no names: {reason}",)
+    return Senses(word, placed, senses, found.silhouette, layer, space, found.centres, notes)
+
+
+def learn_senses(
+    model: Predictor,
+    uses: Sequence[Use],
+    labels: Sequence[str],
+    word: str,
+    layer: Layer = -1,
+    kind: Kind = "pca",
+    seed: int = 0,
+    progress: Progress = SILENT,
+) -> Senses:
+    """The senses that labels say, one for each use: the centre of each, and how often the nearest is right.
+
+    As in `find_senses`, every form is read as the word itself; a use is compared by its cosine with a centre.
+    """
+    check_labels(uses, labels)
+    plain, vectors = _read(model, uses, word, layer, progress)
+    space, points = Space.whole(vectors.shape[1]), unit(vectors)
+    found, names = group_by_label(points, labels)
+    senses = _describe(model, uses, plain, _ordered(points, found), progress)
+    placed = _draw(uses, Space.of(vectors).place(vectors), found, kind, seed, progress)
+    near = near_their_own(points, labels)
+    right = tuple(int(near[found.members == number].sum()) for number in range(len(names)))
+    labelled = Labelled(names, right, _share(sum(right), len(uses)), senses[0].size / len(uses))
+    reason, notes = no_substitutes(model), []
+    if reason is not None:
+        notes.append(f"there are no typical substitutes: {reason}")
+    if alone := [name for name, sense in zip(names, senses, strict=True) if sense.size == 1]:
+        notes.append(
+            f"of {', '.join(alone)} there is one use only: without it nothing is known of that sense"
+        )
+    return Senses(word, placed, senses, found.silhouette, layer, space, found.centres, tuple(notes), labelled)
+
+
+def check_labels(uses: Sequence[Use], labels: Sequence[str]) -> None:
+    """Refuse labels of which no senses can be learned."""
+    if len(labels) != len(uses):
+        raise InputError(
+            f"{counted(len(labels), 'label')} for {counted(len(uses), 'use')}: give one for each"
+        )
+    if blank := [use for use, label in zip(uses, labels, strict=True) if not label.strip()]:
+        raise InputError(f"a use has an empty label: {blank[0].text[:60]!r}")
+    if len(set(labels)) < 2:
+        there = f"every use has the sense {labels[0]}" if labels else "there is no labelled use"
+        raise InputError(f"{there}: give uses of two senses or more, so that they can be told apart")
+
+
+def _read(
+    model: Predictor, uses: Sequence[Use], word: str, layer: Layer, progress: Progress
+) -> tuple[list[Use], NDArray[np.float32]]:
+    """The uses with the word in its plain form, and their vectors (N, D)."""
+    plain = [as_word(use, word) for use in uses]
+    return plain, embed_uses(model, plain, layer, progress)
+
+
+def _describe(
+    model: Predictor,
+    uses: Sequence[Use],
+    plain: Sequence[Use],
+    order: Sequence[Sequence[int]],
+    progress: Progress,
+) -> tuple[Sense, ...]:
+    """Each sense, of the uses with these numbers, the most typical first."""
     names: list[tuple[str, ...]] = [() for _ in order]
-    if reason is None:
+    if no_substitutes(model) is None:
         own = {use.form.lower() for use in (*uses, *plain)}
         names = typical_substitutes(model, [[plain[n] for n in numbers] for numbers in order], own, progress)
-    senses = [
+    return tuple(
         Sense(name, len(numbers), _examples(numbers, uses))
         for name, numbers in zip(names, order, strict=True)
-    ]
+    )
+
+
+def _draw(
+    uses: Sequence[Use], points: Floats, found: Groups, kind: Kind, seed: int, progress: Progress
+) -> tuple[PlacedUse, ...]:
+    """The uses on a map of their points."""
     with progress.stage("drawing"):
         flat, near = flatten(points, kind, seed), _nearest(points)
-    placed = [
+    return tuple(
         PlacedUse(use.text, use.start, use.end, float(x), float(y), int(sense), tuple(map(int, others)))
         for use, (x, y), sense, others in zip(uses, flat, found.members, near, strict=True)
-    ]
-    notes = () if reason is None else (f"the senses have no names: {reason}",)
-    return Senses(word, tuple(placed), tuple(senses), found.silhouette, layer, space, found.centres, notes)
+    )
+
+
+def _share(right: int, count: int) -> Interval:
+    """A share of uses, with Wilson's interval."""
+    from scipy.stats import binomtest
+
+    bounds = binomtest(right, count).proportion_ci(method="wilson")
+    return Interval(right / count, float(bounds.low), float(bounds.high))
 
 
 def _examples(numbers: Sequence[int], uses: Sequence[Use]) -> tuple[int, ...]:
@@ -154,11 +258,11 @@ def as_word(use: Use, word: str) -> Use:
     return Use(use.text[: use.start] + word + use.text[use.end :], use.start, use.start + len(word))
 
 
-def _from_centre(points: Floats, found: Groups, number: int) -> list[int]:
-    """The numbers of a group's uses, nearest to its centre first."""
-    members = np.flatnonzero(found.members == number)
-    distances = np.linalg.norm(points[members] - found.centres[number], axis=1)
-    return [int(n) for n in members[np.argsort(distances, kind="stable")]]
+def _ordered(points: Floats, found: Groups) -> list[list[int]]:
+    """Of each group the numbers of its points, nearest to its centre first."""
+    distances = np.linalg.norm(points - found.centres[found.members], axis=1)
+    order = np.argsort(distances, kind="stable")
+    return [order[found.members[order] == number].tolist() for number in range(len(found.centres))]
 
 
 def _nearest(points: Floats) -> NDArray[np.int64]:

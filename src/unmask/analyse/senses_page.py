@@ -17,7 +17,7 @@ Guesses = Mapping[str, Sequence[Guess]]
 
 def plain(senses: Senses) -> dict[str, Any]:
     """For JSON, and for the server: uses, senses and how well they are apart."""
-    return {
+    found = {
         "word": senses.word,
         "forms": senses.forms,
         "layer": senses.layer,
@@ -26,16 +26,22 @@ def plain(senses: Senses) -> dict[str, Any]:
         "uses": [asdict(use) for use in senses.uses],
         "notes": list(senses.notes),
     }
+    return found if senses.labelled is None else found | {"labelled": asdict(senses.labelled)}
 
 
 def all_plain(found: Sequence[Senses], guesses: Guesses) -> list[dict[str, Any]]:
     """The words with the senses of new texts, if any were asked about."""
     return [
-        plain(senses) | {"predicted": [asdict(guess) for guess in guesses[senses.word]]}
+        plain(senses) | {"predicted": [_predicted(senses, guess) for guess in guesses[senses.word]]}
         if senses.word in guesses
         else plain(senses)
         for senses in found
     ]
+
+
+def _predicted(senses: Senses, guess: Guess) -> dict[str, Any]:
+    label = {} if senses.labelled is None else {"label": senses.labelled.labels[guess.sense]}
+    return asdict(guess) | label
 
 
 def write_senses(folder: Path, found: Sequence[Senses], guesses: Guesses) -> None:
@@ -51,22 +57,36 @@ def write_senses(folder: Path, found: Sequence[Senses], guesses: Guesses) -> Non
                 [sense_name(senses, each.sense), in_context(each), f"{each.margin:.2f}"] for each in guessed
             ]
             parts += ["New texts:", Table(["sense", "text", "margin"], rows)]
-        lines = (f"{use.sense + 1}  {in_context(use)}" for use in senses.uses)
+        lines = (f"{_called(senses, use.sense)}  {in_context(use)}" for use in senses.uses)
         parts.append(Folded(f"All {counted(len(senses.uses), 'use')}", "\n".join(lines)))
     write_page(folder / "senses.html", "Senses of " + ", ".join(each.word for each in found), parts)
 
 
 def summary(senses: Senses) -> str:
-    """In a line: how often, in which forms, how many senses."""
+    """In a line: how often, in which forms, how many senses; if labelled, how often the nearest is right."""
     forms = ", ".join(f"{form} {count:,}" for form, count in senses.forms.items())
     apart = "" if senses.silhouette is None else f" (silhouette {senses.silhouette:.2f})"
-    return f"{counted(len(senses.uses), 'use')} ({forms}), {counted(len(senses.senses), 'sense')}{apart}."
+    uses = counted(len(senses.uses), "use")
+    line = f"{uses} ({forms}), {counted(len(senses.senses), 'sense')}{apart}."
+    if senses.labelled is None:
+        return line
+    share = senses.labelled.accuracy
+    return (
+        f"{line} Each left out of its own centre, {share.value:.0%} are nearest to the right one"
+        f" (95 % interval {share.low:.0%} to {share.high:.0%});"
+        f" always the commonest sense: {senses.labelled.commonest:.0%}."
+    )
 
 
 def sense_name(senses: Senses, number: int) -> str:
-    """Its number and, if it has one, its name."""
+    """Its label; of a sense that was found its number and, if it has one, its name."""
     name = ", ".join(senses.senses[number].name[:3])
-    return f"{number + 1}: {name}" if name else str(number + 1)
+    called = _called(senses, number)
+    return f"{called}: {name}" if name and senses.labelled is None else called
+
+
+def _called(senses: Senses, number: int) -> str:
+    return str(number + 1) if senses.labelled is None else senses.labelled.labels[number]
 
 
 def sense_map(senses: Senses) -> Chart:
@@ -81,12 +101,17 @@ def sense_map(senses: Senses) -> Chart:
 
 
 def sense_table(senses: Senses) -> Table:
-    """A row for each sense: its size, typical substitutes and best examples."""
+    """A row for each sense: its size, if labelled how many are near it, substitutes, best examples."""
+    head = ["sense", "uses", "typical substitutes", "examples"]
     rows: list[list[Cell]] = [
         [
-            str(number + 1), sense.size, ", ".join(sense.name) or "–",
+            _called(senses, number), sense.size, ", ".join(sense.name) or "–",
             "\n".join(f"· {in_context(senses.uses[example])}" for example in sense.examples),
         ]
         for number, sense in enumerate(senses.senses)
     ]  # fmt: skip
-    return Table(["sense", "uses", "typical substitutes", "examples"], rows)
+    if senses.labelled is not None:
+        head.insert(2, "right")
+        for row, right in zip(rows, senses.labelled.right, strict=True):
+            row.insert(2, right)
+    return Table(head, rows)

@@ -108,7 +108,7 @@ def evaluate(
     find_folder(model)
     from unmask.evaluation import differences
     from unmask.evaluation import evaluate as run
-    from unmask.evaluation.show import SCORES, notes, score_rows
+    from unmask.evaluation.show import SCORES, group_tables, notes, score_rows
 
     told = progress(quiet)
     found = run(suites, model, out, data, card, seed, sample, told)
@@ -120,14 +120,18 @@ def evaluate(
         scores = {
             result.suite: {name: asdict(score) for name, score in result.scores.items()} for result in found
         }
+        groups = {result.suite: asdict(result)["groups"] for result in found if result.groups}
         apart = {} if compared is None else {"differences": _plain(compared)}
-        print_json({"scores": scores, "notes": notes(found)} | apart)
+        print_json({"scores": scores, "groups": groups, "notes": notes(found)} | apart)
         return
     print_table(SCORES, score_rows(found))
     for note in notes(found):
         typer.echo(note)
     if compared is not None and against is not None:
         _show_differences(compared, out, against)
+    for title, columns, rows in group_tables(found):
+        typer.echo(f"\n{title}")
+        print_table(columns, rows)
     typer.echo(f"{out / 'report.html'} shows them by group")
 
 

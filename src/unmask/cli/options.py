@@ -248,6 +248,17 @@ def recipe_section() -> "type[Section]":
 RecipeCommand = with_settings(recipe_section)
 
 
+def refuse_without(options: Mapping[str, object], without: str) -> None:
+    """What would do nothing is a mistake."""
+    from unmask.errors import ConfigError
+
+    given = [option for option, value in options.items() if value is not None]
+    if given:
+        raise ConfigError(
+            f"{', '.join(given)}: without {without} this does nothing; add it, or leave this out"
+        )
+
+
 def print_json(value: Any) -> None:
     """Print a result for scripts."""
     typer.echo(json.dumps(value, ensure_ascii=False, indent=2))

@@ -18,6 +18,8 @@ _END = "<!-- scores by unmask evaluate: end -->"
 _ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \|.*\|$")
 _BARS = 20
 """A chart of more groups than this would not be read."""
+_LINES = 12
+"""On a terminal more groups than these would push the scores out of sight."""
 _MANY_UNKNOWN = 0.001
 
 
@@ -28,6 +30,14 @@ def score_rows(found: Sequence[Result]) -> list[tuple[str, ...]]:
         for result in found
         for name, score in result.scores.items()
     ]
+
+
+def group_tables(found: Sequence[Result]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """Of suites with some groups, but not too many for a terminal, a title, then the main score of each."""
+    for result in found:
+        for column, members in result.groups.items():
+            if 1 < len(members) <= _LINES:
+                yield f"{result.suite} by {column}", *_table(result, column, [result.measures[0].name])
 
 
 def notes(found: Sequence[Result]) -> list[str]:
@@ -97,6 +107,11 @@ def _group(result: Result, column: str) -> Iterator[Part]:
     if len(members) <= _BARS:
         main = names[0]
         yield bars(f"{main} by {column}", main, {main: {v: s[main].value for v, s in members.items()}})
+    yield Table(*_table(result, column, names))
+
+
+def _table(result: Result, column: str, names: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """The names of the columns, then these scores of every group."""
     header = [column, *(head for name in names for head in (name, "95 % interval")), "items"]
     rows = [
         [
@@ -104,9 +119,9 @@ def _group(result: Result, column: str) -> Iterator[Part]:
             *(cell for name in names for cell in (number(scores[name].value), interval(scores[name]))),
             f"{scores[names[0]].items:,}",
         ]
-        for value, scores in members.items()
+        for value, scores in result.groups[column].items()
     ]
-    yield Table(header, rows)
+    return header, rows
 
 
 def _layers(result: Result) -> list[Chart]:

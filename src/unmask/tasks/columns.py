@@ -17,7 +17,7 @@ _PAIR = (
 )  # fmt: skip
 _CLASS = (
     "label", "labels", "class", "category", "target", "gold_label", "sentiment", "polarity", "quality",
-    "entailment", "classe", "categoria", "rótulo", "rotulo", "sentimento", "polaridade",
+    "entailment", "sense", "classe", "categoria", "rótulo", "rotulo", "sentimento", "polaridade", "sentido",
 )  # fmt: skip
 _NUMBER = ("score", "similarity", "value", "rating", "stars", "label", "target", "nota", "valor")
 _AS_IS = "name it as it stands there"
@@ -162,7 +162,7 @@ def _classes(value: Any, place: str) -> str | tuple[str, ...]:
     """One class, or a tuple of them if the value is a list or has `|` between them."""
     if isinstance(value, list):
         return tuple(_name(each) for each in value)
-    if value is None or value == "" or value != value:
+    if value is None or value != value or (isinstance(value, str) and not value.strip()):
         raise InputError(f"{place}: the label is missing; remove the row or mend it")
     if isinstance(value, str) and "|" in value:
         return tuple(part.strip() for part in value.split("|") if part.strip())
