@@ -9,7 +9,7 @@ import torch
 from tests.conftest import Heard
 from typer.testing import CliRunner, Result
 
-from unmask.analyse.senses import Guess, Senses, disambiguate, find_senses, learn_senses, score_senses
+from unmask.analyse.senses import Senses, disambiguate, find_senses, learn_senses, score_senses
 from unmask.analyse.senses_page import sense_map, write_senses
 from unmask.analyse.uses import Use, find_uses, forms_of, in_context
 from unmask.checkpoint import save_model
