@@ -343,7 +343,7 @@ class TrainConfig(Section):
     keep: Positive = 2
     """Checkpoints to keep."""
     patience: Positive | None = None
-    """Stop after so many validations without a better loss; by default never."""
+    """Stop after so many validations without a lower loss, and keep the best weights; by default never."""
     workers: Count | None = None
     """Processes that build batches ahead: by default 1, for a GPU up to 4; 0: none. They change no batch."""
 

@@ -171,6 +171,11 @@ def _print_result(result: "RunResult") -> None:
     typer.echo(
         f"{counted(result.steps, 'step')}, {counted(result.tokens, 'token')} in {duration(result.seconds)}"
     )
+    if result.without_gain:
+        validations = counted(result.without_gain, "validation")
+        typer.echo(
+            f"stopped: {validations} without a lower loss; model/ is that of step {result.model_step:,}"
+        )
     if result.valid:
         shown = ", ".join(f"{name} {share:.1%}" for name, share in result.valid.accuracy.items())
         typer.echo(f"validation loss {result.valid.loss:.4f}, right: {shown}")
