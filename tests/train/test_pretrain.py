@@ -251,7 +251,8 @@ def test_a_finished_run_is_finished(small: Make, shards: Path, tmp_path: Path) -
 
 
 SPOILT = [  # a rate that rises until it does harm
-    "train.steps=60", "train.lr=5", "train.warmup=1.0", "train.clip=1e9", "train.eval_every=2", "train.patience=2",
+    "train.steps=60", "train.lr=5", "train.warmup=1.0", "train.clip=1e9", "train.eval_every=2",
+    "train.patience=2",
 ]  # fmt: skip
 
 
