@@ -13,8 +13,8 @@ from unmask.predict import MaskedLM, load
 from unmask.predict.tasks import NotFiniteError
 from unmask.text import find_sources
 from unmask.tokenizer import Tokenizer
-from unmask.train.material import Start
 from unmask.train.pretrain import pretrain
+from unmask.train.start import Start
 
 WHO = ["a Ana", "o Rui", "a Marta", "o gato", "a vizinha", "o padeiro"]
 WHAT = ["saiu de casa", "abriu a janela", "viu o rio", "foi ao mercado", "cantou"]

@@ -28,8 +28,9 @@ from unmask.text.split import split_of, text_hash
 from unmask.tokenizer import Tokenizer, extend, train_tokenizer
 from unmask.train import plan
 from unmask.train.machine import Machine
-from unmask.train.material import Start, gather
+from unmask.train.material import gather
 from unmask.train.pretrain import Pretraining, dry_run, pretrain
+from unmask.train.start import Start
 from unmask.train.validate import validation_batches
 
 Make = Callable[..., Recipe]

@@ -39,11 +39,12 @@ from unmask.train.feed import feed
 from unmask.train.frequency import token_counts
 from unmask.train.loop import Counters, StepRecord
 from unmask.train.machine import Machine, repeatable
-from unmask.train.material import Material, Start, gather
+from unmask.train.material import Material, gather
 from unmask.train.plan import PLAN, Clock, RunPlan, make_plan, make_trainer, run_plan, write_plan
 from unmask.train.report import REPORT, write_report
 from unmask.train.schedule import Schedule
 from unmask.train.signals import Wish, polite_signals
+from unmask.train.start import Start
 from unmask.train.state import Saver, Snapshot, checkpoint_path, checkpoints, newest, read_checkpoint
 from unmask.train.validate import Validation, Validator
 
