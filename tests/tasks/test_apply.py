@@ -555,6 +555,7 @@ def test_whether_texts_follow_each_other(
         return done.stderr, out
 
     said, out = run("out.csv")
+    assert said.startswith("yes or no: whether each second text follows the first; for labels, fine-tune")
     assert "1 of 3 rows cut to 32 tokens\n" in said
     lm = unmask.load(tmp_path / "model")
     assert isinstance(lm, MaskedLM)

@@ -83,6 +83,7 @@ def predictions(
     if isinstance(model, Answerer):
         return _chunked(_question_rows(path), lambda rows: _answered(model, rows))
     if isinstance(model, MaskedLM) and isinstance(model.model, Model) and model.model.pair_head:
+        progress.say("yes or no: whether each second text follows the first; for labels, fine-tune the model")
         return _chunked(_table_texts("pair", path, columns, progress), lambda rows: _followed(model, rows))
     if isinstance(model.model, OnnxModel):
         raise ModelError("an ONNX model gives vectors only: predict with the folder it was converted from")
