@@ -43,7 +43,8 @@ from unmask.data.shards import Corpus
 from unmask.model.published import write_config
 from unmask.train.frequency import token_counts
 from unmask.train.machine import Machine
-from unmask.train.material import Material, Start, gather
+from unmask.train.material import Material, gather
+from unmask.train.start import Start
 from unmask.train.validate import Validator
 
 WARM, TIMED = 20, 80

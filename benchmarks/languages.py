@@ -43,8 +43,8 @@ def train(recipe: Any, shards: Path, run: Path) -> list[dict[str, Any]]:
     """The validations of a run."""
     from unmask.progress import Console
     from unmask.runs import read_metrics
-    from unmask.train.material import Start
     from unmask.train.pretrain import pretrain
+    from unmask.train.start import Start
 
     pretrain(recipe, run, Start(data=shards), resume=True, progress=Console())
     return [record for record in read_metrics(run) if record["split"] == "valid"]

@@ -8,10 +8,6 @@ from itertools import product
 from pathlib import Path
 
 import unmask
-from unmask.config import load_recipe
-from unmask.text import find_sources
-from unmask.train.material import Start
-from unmask.train.pretrain import pretrain
 
 OUT = Path("example-out/02")
 # A small world, for a small model to learn: every choice between bars, with every other.
@@ -24,10 +20,19 @@ O banco|Um banco / abriu a conta|guardou o dinheiro|emprestou o dinheiro / de An
 O banco|Um banco / de madeira|de pedra / ficava na praça|ficava no jardim / perto do rio|sob a árvore
 Onde mora|Onde vive / Ana|Pedro|Marta|João|Rita
 """
-CHANGES = """
-text.documents=line text.min_chars=1 tokenizer.vocab_size=230 tokenizer.lowercase=false prepare.valid=0.05
-model.width=64 model.heads=2 model.inner=128 model.init_std=0.1 train.steps=160 train.batch_tokens=1024
-"""
+CHANGES = {
+    "text.documents": "line",
+    "text.min_chars": 1,
+    "tokenizer.vocab_size": 230,
+    "tokenizer.lowercase": False,
+    "prepare.valid": 0.05,
+    "model.width": 64,
+    "model.heads": 2,
+    "model.inner": 128,
+    "model.init_std": 0.1,
+    "train.steps": 160,
+    "train.batch_tokens": 1024,
+}
 
 
 def sentences(world: str) -> list[str]:
@@ -40,8 +45,7 @@ def main() -> None:
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True)
     (OUT / "mundo.txt").write_text("\n".join(sentences(WORLD)), "utf-8")
-    recipe = load_recipe("tiny-docs", CHANGES.split())
-    result = pretrain(recipe, OUT / "run", Start(find_sources([f"pt={OUT / 'mundo.txt'}"])))
+    result = unmask.pretrain("tiny-docs", OUT / "run", f"pt={OUT / 'mundo.txt'}", changes=CHANGES)
     assert result.valid is not None
     print(f"{result.steps} steps, validation loss {result.valid.loss:.3f}; curves: {result.report}")
 

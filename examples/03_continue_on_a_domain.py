@@ -12,8 +12,6 @@ import unmask
 from unmask.config import load_recipe
 from unmask.text import find_sources
 from unmask.tokenizer.extend import extend
-from unmask.train.material import Start
-from unmask.train.pretrain import pretrain
 
 MODEL = Path(sys.argv[1] if len(sys.argv) > 1 else "example-out/02/run/model")
 OUT = Path("example-out/03")
@@ -21,7 +19,7 @@ WHO = ("O proprietário", "O inquilino", "A proprietária", "O fiador")
 MUST = ("paga", "conserva", "entrega", "não vende")
 WHAT = ("a renda", "o telhado", "o contrato", "a caução", "o jardim")
 WHEN = ("antes do prazo", "depois do prazo", "todos os meses")
-TRAIN = ["train.epochs=36", "train.batch_tokens=1024", "train.lr=4e-3"]
+TRAIN = {"train.epochs": 36, "train.batch_tokens": 1024, "train.lr": 4e-3}
 TEXT = ["text.documents=line", "text.min_chars=1", "prepare.valid=0.1"]
 
 
@@ -39,9 +37,8 @@ def main() -> None:
         print(f"{name}: {word} is", [tokenizer.piece(n) for n in tokenizer.encode(word, special=False).ids])
 
     # Shards with the new vocabulary; each new row of the model starts as the mean of the pieces it replaces.
-    recipe = load_recipe("tiny-docs", [*TEXT, *TRAIN])
-    unmask.prepare(sources, new, OUT / "shards", recipe, workers=1)
-    result = pretrain(recipe, OUT / "run", Start(data=OUT / "shards", base=MODEL))
+    unmask.prepare(sources, new, OUT / "shards", load_recipe("tiny-docs", TEXT), workers=1)
+    result = unmask.pretrain("tiny-docs", OUT / "run", data=OUT / "shards", base=MODEL, changes=TRAIN)
     assert result.valid is not None
     print(f"{result.steps} steps, validation loss {result.valid.loss:.3f}")
 

@@ -1,5 +1,7 @@
 """The recipes of published models hold the values that their papers print; their comments say where."""
 
+from typing import Any
+
 import pytest
 
 from unmask.config import load_recipe
@@ -7,7 +9,7 @@ from unmask.data.masking import SPAN_LONGEST, SPAN_P
 from unmask.model.heads import SPAN_WIDTH
 
 # Sequences a step, at a length; everything else is a value of the recipe, warm-up in steps.
-PUBLISHED = {
+PUBLISHED: dict[str, dict[str, Any]] = {
     "bert-base": {  # Devlin et al. 2019: section 3, appendix A.2; optimization.py
         "step": (256, 512), "warmup_steps": 10_000,
         "tokenizer": {"kind": "wordpiece", "vocab_size": 30_522, "lowercase": True},
@@ -53,6 +55,20 @@ PUBLISHED = {
         },
     },
 }  # fmt: skip
+LARGE = {"layers": 24, "width": 1024, "heads": 16, "inner": 4096, "dropout": 0.1}
+PUBLISHED |= {
+    name.replace("base", "large"): PUBLISHED[name]
+    | {
+        "warmup_steps": steps,
+        "model": LARGE,
+        "train": PUBLISHED[name]["train"] | {"lr": lr},
+    }
+    for name, steps, lr in (
+        ("bert-base", 10_000, 1e-4),  # Devlin et al. 2019: section 3, appendix A.2
+        ("roberta-base", 30_000, 4e-4),  # Liu et al. 2019: table 9
+        ("xlmr-base", 30_000, 4e-4),  # Conneau et al. 2020: table 7; rate and warm-up are RoBERTa's
+    )
+}
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -70,8 +86,25 @@ def test_a_recipe_is_as_published(name: str) -> None:
         assert {key: found[key] for key in expected} == expected
 
 
-def test_bert_learns_the_later_positions_last() -> None:
-    stages = [(stage.share, stage.length) for stage in load_recipe("bert-base").train.stages]
+@pytest.mark.parametrize("name", ["bert", "roberta", "xlmr"])
+def test_a_large_recipe_is_the_base_one_but_for_its_size_and_pace(name: str) -> None:
+    base, large = (flat(load_recipe(f"{name}-{size}").model_dump()) for size in ("base", "large"))
+    own = {"model.width", "model.layers", "model.heads", "model.inner", "train.micro_tokens"}
+    own |= set() if name == "bert" else {"train.lr", "train.warmup"}
+    assert {key for key in base if base[key] != large[key]} | {"train.micro_tokens"} == own
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Every setting under its whole key."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return found
+
+
+@pytest.mark.parametrize("name", ["bert-base", "bert-large"])
+def test_bert_learns_the_later_positions_last(name: str) -> None:
+    stages = [(stage.share, stage.length) for stage in load_recipe(name).train.stages]
     assert stages == [(0.9, 128), (0.1, 512)]  # appendix A.2
 
 

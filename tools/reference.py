@@ -35,8 +35,8 @@ SECTIONS = {
     "Batches": ("unmask.data.batches", ["Batches", "Batch"]),
     "Places in an epoch": ("unmask.data.plan", ["Position"]),
     "Models to train": ("unmask.model.presets", ["PRESETS", "preset"]),
-    "Pretraining": ("unmask.train.pretrain", ["pretrain", "dry_run", "RunResult"]),
-    "What a training starts from": ("unmask.train.material", ["Start"]),
+    "Pretraining": ("unmask.train.pretrain", ["RunResult", "dry_run"]),
+    "What a training starts from": ("unmask.train.start", ["Start"]),
     "Examples with labels": (
         "unmask.tasks.examples",
         ["TextExample", "TaggedExample", "QuestionExample", "Span"],

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from unmask.tasks.fewshot import fewshot
     from unmask.tasks.finetune import finetune
     from unmask.tokenizer import Tokenizer, train_tokenizer
+    from unmask.train.run import pretrain
 
 __version__ = "0.1.0"
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "finetune_embed",
     "load",
     "prepare",
+    "pretrain",
     "train_tokenizer",
 ]
 
@@ -34,6 +36,7 @@ _HOMES = {
     "finetune_embed": "unmask.tasks.embed",
     "load": "unmask.predict",
     "prepare": "unmask.data.prepare",
+    "pretrain": "unmask.train.run",
     "train_tokenizer": "unmask.tokenizer",
 }
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from unmask.errors import ConfigError
 from unmask.files import write_atomic
 
-_RECIPES = Path(__file__).parent / "recipes"
+RECIPES = Path(__file__).parent / "recipes"
 _SET = "--set"
 _SHOWN = 12  # keys of a section
 _BUDGETS = {"train.steps", "train.epochs", "train.seconds"}  # a change of one takes the place of a recipe's
@@ -343,7 +343,7 @@ class TrainConfig(Section):
     keep: Positive = 2
     """Checkpoints to keep."""
     patience: Positive | None = None
-    """Stop after so many validations without a better loss; by default never."""
+    """Stop after so many validations without a lower loss, and keep the best weights; by default never."""
     workers: Count | None = None
     """Processes that build batches ahead: by default 1, for a GPU up to 4; 0: none. They change no batch."""
 
@@ -428,7 +428,7 @@ def write_recipe(recipe: Recipe, path: Path) -> None:
 
 def recipe_names() -> list[str]:
     """The recipes that come with unmask."""
-    return sorted(path.stem for path in _RECIPES.glob("*.toml"))
+    return sorted(path.stem for path in RECIPES.glob("*.toml"))
 
 
 def _find(path: Path) -> Path:
@@ -440,7 +440,7 @@ def _find(path: Path) -> Path:
         raise ConfigError(
             f"there is no recipe {path}{meant} Name a file, or one of {', '.join(recipe_names())}"
         )
-    return _RECIPES / f"{path.name}.toml"
+    return RECIPES / f"{path.name}.toml"
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from unmask.target import check_place
 from unmask.text import find_sources, harvest_docs
 from unmask.text.harvest import PACKAGES
 from unmask.tokenizer import Tokenizer
-from unmask.train.material import Start
 from unmask.train.pretrain import RunResult, pretrain
 from unmask.train.report import run_parts
+from unmask.train.start import Start
 
 CLOZES = {
     "If None, the default [MASK] is used.": "value",

@@ -172,6 +172,14 @@ def whole_folder(folder: Path, overwrite: bool = False) -> Iterator[Path]:
                     raise OutputError(f"{error}; the new model is in {kept}") from error
 
 
+def copy_model(source: Path, folder: Path) -> None:
+    """Put a copy of a model's files into the place of a folder, whole or not at all."""
+    with whole_folder(folder, overwrite=True) as unfinished:
+        for path in _held(source):
+            if path.is_file() and _is_part(path):
+                shutil.copy(path, unfinished)
+
+
 def _check_source(folder: Path, place: Path, source: Path) -> None:
     if _place(source).is_relative_to(place) and source.exists():
         raise OutputError(f"{folder} holds what is to be read ({source}): name another folder to write to")

@@ -161,6 +161,20 @@ def test_every_line_of_a_published_recipe_is_explained(name: str) -> None:
         assert len(source) > 2, line
 
 
+@pytest.mark.parametrize("name", ["bert", "roberta", "xlmr"])
+def test_what_a_large_recipe_has_of_its_own_is_explained(name: str) -> None:
+    page = (ROOT / "docs/recipes.md").read_text("utf-8")
+    section = page.split(f"\n## {name}-large\n")[1].split("\n## ")[0]
+    explained = re.findall(r"^\| `(.+?)` \| (.+?) \|$", section, re.MULTILINE)
+    base, large = (
+        (ROOT / f"src/unmask/recipes/{name}-{size}.toml").read_text("utf-8").splitlines()
+        for size in ("base", "large")
+    )
+    own = [line for line in large if re.match(r"\w", line) and line not in base]
+    settings = [re.sub(r" +", " ", line.split("#")[0]).strip() for line in own]
+    assert [line for line, _ in explained] == [line for line in settings if not line.startswith("family")]
+
+
 # Ratios of the comparison that no page of results prints, and what they are ratios of.
 DERIVED = {
     "2.5": ("102", "41"),

@@ -37,7 +37,7 @@ from pathlib import Path
 import torch
 from unmask.config import load_recipe
 from unmask.errors import UserError
-from unmask.train.material import Start
+from unmask.train.start import Start
 from unmask.train.pretrain import pretrain
 if __name__ == "__main__":
     torch.set_num_threads(1)

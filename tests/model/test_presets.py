@@ -1,5 +1,9 @@
 """Presets have the published sizes, counted without memory on the meta device."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -46,6 +50,15 @@ def test_parameters(name: str) -> None:
 def test_presets_can_be_written_in_their_layout(name: str) -> None:
     config = PRESETS[name]
     assert read_config(write_config(config, FAMILIES[config.family].stem + "Model")) == config
+
+
+def test_what_lies_about_is_no_preset(tmp_path: Path) -> None:
+    (tmp_path / "bert-base").mkdir()
+    code = "from unmask.model.presets import preset; print(preset('bert-base').layers)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "12\n"
 
 
 def test_changes_and_unknown_names() -> None:

@@ -7,13 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
 from unmask.analyse.attention import read_attention
 from unmask.analyse.attribution import attribute
+from unmask.config import TokenizerConfig
 from unmask.predict import MaskedLM, load
-from unmask.tokenizer import Tokenizer
+from unmask.tokenizer import Tokenizer, train_tokenizer
 from unmask.tokenizer.families import ROBERTA, add_special, set_template
 
 RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
@@ -43,6 +45,42 @@ def test_eight_bits_keep_the_direction(minilm: Path, paragraphs: list[str]) -> N
     exact, small = load(minilm, "cpu").embed(some), load(minilm, "cpu", "int8").embed(some)
     assert (exact * small).sum(1).mean() > 0.99
     np.testing.assert_allclose(load(minilm, "cpu", "int8").embed(some[7]), small[7], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["BertForNextSentencePrediction", "BertForPreTraining"])
+def test_next_sentences_are_the_published_ones(kind: str, tmp_path: Path) -> None:
+    texts = [
+        "O comboio partiu tarde.",
+        "Choveu toda a noite, e o rio subiu.",
+        "Ninguém sabia porquê.",
+        "Sim.",
+    ]
+    tokenizer = train_tokenizer(texts * 9, TokenizerConfig(vocab_size=90))
+    torch.manual_seed(3)
+    config = transformers.BertConfig(
+        vocab_size=tokenizer.vocab_size, hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=48, max_position_embeddings=64, initializer_range=0.5,
+        pad_token_id=tokenizer.pad_id,
+    )  # fmt: skip
+    theirs = getattr(transformers, kind)(config).eval()
+    theirs.save_pretrained(tmp_path)
+    tokenizer.save(tmp_path)
+    first = [one for one in texts for _ in texts]
+    second = texts * len(texts)
+    given = transformers.AutoTokenizer.from_pretrained(tmp_path)(
+        first, second, padding=True, return_tensors="pt"
+    )
+    with torch.no_grad():
+        out = theirs(**given)
+    scores = out.logits if kind == "BertForNextSentencePrediction" else out.seq_relationship_logits
+    expected = scores.softmax(-1)[:, 0].tolist()
+    assert max(expected) - min(expected) > 0.1
+    ours = load(tmp_path, "cpu")
+    assert isinstance(ours, MaskedLM)
+    assert ours.follows(first, second) == pytest.approx(expected, abs=1e-5)
+    ours.budget = 30  # in several batches
+    assert ours.follows(first, second) == pytest.approx(expected, abs=1e-5)
+    assert ours.follows(first[1], second[1]) == pytest.approx(expected[1], abs=1e-5)
 
 
 @pytest.fixture(scope="module")

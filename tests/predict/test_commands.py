@@ -224,6 +224,13 @@ def test_info_says_how_weights_are_stored(
         (("mlm",), {}, {}, "fill masks, score texts, make vectors"),
         (("mlm",), {}, {"hybrid": True}, "fill masks, generate, score texts, make vectors"),
         ((), {}, {}, "make vectors"),
+        (
+            ("mlm", "sop"),
+            {},
+            {},
+            "fill masks, score texts, say whether texts follow each other, make vectors",
+        ),
+        (("nsp",), {}, {}, "say whether texts follow each other, make vectors"),
         (("mlm", "classify"), {"labels": ("a", "b")}, {}, "classify texts, make vectors"),
         (("classify",), {"labels": ("x",), "problem": "regression"}, {}, "rate texts, make vectors"),
         (("tag",), {"labels": ("O", "B-LOC")}, {}, "tag words, make vectors"),

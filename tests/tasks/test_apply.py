@@ -22,7 +22,7 @@ from unmask.cli import app
 from unmask.config import ModelConfig
 from unmask.errors import ConfigError, InputError, ModelError, OutputError
 from unmask.model.network import Model
-from unmask.predict import Answerer, Classifier, Tagger
+from unmask.predict import Answerer, Classifier, MaskedLM, Tagger
 from unmask.predict.settings import TaskSettings, read_task_settings
 from unmask.tasks.apply import _text_rows, predict_file
 from unmask.tasks.columns import Columns
@@ -535,6 +535,45 @@ def test_vectors_are_no_labels(tmp_path: Path, tokenizer: Tokenizer, heads: tupl
     (tmp_path / "in.txt").write_text("bom\n")
     with pytest.raises(ModelError, match=r"makes vectors \(unmask embed\)"):
         predict_file(unmask.load(tmp_path / "bare"), tmp_path / "in.txt", tmp_path / "out.jsonl")
+
+
+@pytest.mark.parametrize("heads", [("nsp",), ("mlm", "sop")])
+def test_whether_texts_follow_each_other(
+    tmp_path: Path, tokenizer: Tokenizer, heads: tuple[str, ...]
+) -> None:
+    model = Model(network(tokenizer, "mlm").config, heads, torch.Generator().manual_seed(2))
+    save_model(model, tmp_path / "model", tokenizer)
+    pairs = [("o livro bom", "a sopa"), ("a sopa", "o livro bom"), ("bom " * 40, "mau")]
+    with (tmp_path / "pairs.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("text", "pair", "predicted"), *((*pair, "x") for pair in pairs)])
+
+    def run(name: str) -> tuple[str, Path]:
+        out = tmp_path / name
+        given = [str(tmp_path / "pairs.csv"), "-m", str(tmp_path / "model"), "-o", str(out)]
+        done = CliRunner().invoke(app, ["predict", *given])
+        assert done.exit_code == 0, done.output
+        return done.stderr, out
+
+    said, out = run("out.csv")
+    assert said.startswith("yes or no: whether each second text follows the first; for labels, fine-tune")
+    assert "1 of 3 rows cut to 32 tokens\n" in said
+    lm = unmask.load(tmp_path / "model")
+    assert isinstance(lm, MaskedLM)
+    expected = [lm.follows(*pair, truncate=True) for pair in pairs]
+    rows = read(out)
+    assert [float(str(row["p(yes)"])) for row in rows] == pytest.approx(expected, abs=1e-6)
+    assert [row["predicted"] for row in rows] == ["yes" if share >= 0.5 else "no" for share in expected]
+    assert {row["given_predicted"] for row in rows} == {"x"}
+    assert all(float(str(row["probability"])) >= 0.5 for row in rows)
+    assert read(run("out.jsonl")[1])[0]["probabilities"] == {
+        "yes": pytest.approx(expected[0]), "no": pytest.approx(1 - expected[0])
+    }  # fmt: skip
+    (tmp_path / "in.txt").write_text("bom\n")
+    with pytest.raises(InputError, match="this model judges pairs: give a table"):
+        predict_file(lm, tmp_path / "in.txt", tmp_path / "new.csv")
+    (tmp_path / "single.csv").write_text("text\nbom\n")
+    with pytest.raises(InputError, match="which column holds the pair"):
+        predict_file(lm, tmp_path / "single.csv", tmp_path / "new.csv")
 
 
 def test_answers_that_are_there_are_not_read(tmp_path: Path, answerer: Answerer) -> None:

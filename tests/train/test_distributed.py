@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 from unmask.config import Recipe
 from unmask.errors import ConfigError
 from unmask.runs import read_metrics
-from unmask.train.material import Start
 from unmask.train.pretrain import pretrain
+from unmask.train.start import Start
 from unmask.train.state import checkpoints, newest
 
 Make = Callable[..., Recipe]
@@ -37,7 +37,7 @@ import torch
 from unmask.config import Recipe
 from unmask.progress import Progress, Stage
 from unmask.train import parallel
-from unmask.train.material import Start
+from unmask.train.start import Start
 from unmask.train.pretrain import dry_run, pretrain
 
 class Stopping(Progress):

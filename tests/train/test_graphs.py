@@ -13,9 +13,10 @@ from unmask.train.feed import feed
 from unmask.train.graphs import fits, put, room_for, shape_key
 from unmask.train.loop import Trainer
 from unmask.train.machine import Machine
-from unmask.train.material import Start, gather
+from unmask.train.material import gather
 from unmask.train.objectives import Objectives
 from unmask.train.schedule import Schedule
+from unmask.train.start import Start
 
 Make = Callable[..., Recipe]
 PAGES = [

@@ -14,9 +14,10 @@ from unmask.train import feed as feed_module
 from unmask.train.feed import feed
 from unmask.train.loop import Trainer, seed_of
 from unmask.train.machine import Machine, repeatable
-from unmask.train.material import Material, Start, gather
+from unmask.train.material import Material, gather
 from unmask.train.objectives import Objectives
 from unmask.train.schedule import Schedule
+from unmask.train.start import Start
 
 Make = Callable[..., Recipe]
 CPU = Machine(torch.device("cpu"), False)

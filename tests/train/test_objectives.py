@@ -16,9 +16,10 @@ from unmask.model.network import Model
 from unmask.train.feed import StepInput, feed
 from unmask.train.loop import Trainer
 from unmask.train.machine import Machine
-from unmask.train.material import Start, gather
+from unmask.train.material import gather
 from unmask.train.objectives import Objectives
 from unmask.train.schedule import Schedule
+from unmask.train.start import Start
 
 Make = Callable[..., Recipe]
 NO_DROPOUT = ["model.dropout=0.0", "model.attention_dropout=0.0", "train.clip=1e9"]

@@ -28,8 +28,9 @@ from unmask.text.split import split_of, text_hash
 from unmask.tokenizer import Tokenizer, extend, train_tokenizer
 from unmask.train import plan
 from unmask.train.machine import Machine
-from unmask.train.material import Start, gather
+from unmask.train.material import gather
 from unmask.train.pretrain import Pretraining, dry_run, pretrain
+from unmask.train.start import Start
 from unmask.train.validate import validation_batches
 
 Make = Callable[..., Recipe]
@@ -250,15 +251,68 @@ def test_a_finished_run_is_finished(small: Make, shards: Path, tmp_path: Path) -
     assert all(torch.equal(before[name], tensor) for name, tensor in final_weights(tmp_path / "run").items())
 
 
-def test_patience_ends_a_run_that_no_longer_improves(small: Make, shards: Path, tmp_path: Path) -> None:
-    recipe = small(
-        "train.steps=60", "train.lr=1e-9", "train.eval_every=1", "train.patience=2", "train.weight_decay=0.0"
-    )
-    result = pretrain(recipe, tmp_path / "run", Start(data=shards))
+SPOILT = [  # a rate that rises until it does harm
+    "train.steps=60", "train.lr=5", "train.warmup=1.0", "train.clip=1e9", "train.eval_every=2",
+    "train.patience=2",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", [["batch.pairs=nsp"], ["train.average=0.99"]])
+def test_patience_ends_a_run_with_its_best_weights(
+    changes: list[str], small: Make, shards: Path, tmp_path: Path, watcher: type
+) -> None:
+    recipe, start, run = small(*SPOILT, *changes), Start(data=shards), tmp_path / "run"
+    result = pretrain(recipe, run, start)
+    losses = {row["step"]: row["loss"] for row in read_metrics(run) if row["split"] == "valid"}
+    best = min(losses, key=lambda step: losses[step])
+    assert (result.steps, result.without_gain, result.model_step) == (best + 4, 2, best)
     assert result.steps < 60
-    assert result.model
-    again = pretrain(recipe, tmp_path / "run", Start(data=shards), resume=True)
-    assert again.steps == result.steps
+    assert result.valid
+    assert result.valid.loss == result.best_loss == pytest.approx(losses[best])
+    assert f"{best} steps" in (run / "model" / "README.md").read_text("utf-8")
+    model, report = load_model(run / "model")
+    assert not report.missing
+    assert not report.unused
+    assert ("nsp" in model.heads) == ("batch.pairs=nsp" in changes)
+    Tokenizer.load(run / "model")
+
+    # Stopped while it waited for a better one, it ends the same; ended, it is ended.
+    parts = tmp_path / "parts"
+    assert pretrain(recipe, parts, start, False, stopped_at(best + 3, watcher)).model_step is None
+    for _ in range(2):
+        again = pretrain(recipe, parts, start, resume=True)
+        assert (again.valid, again.steps, again.model_step) == (result.valid, result.steps, best)
+        assert identical(run, parts)
+
+
+def test_the_best_weights_that_are_gone_are_no_model(small: Make, shards: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    result = pretrain(small(*SPOILT), run, Start(data=shards))
+    shutil.rmtree(run / "best")
+    again = pretrain(small(*SPOILT), run, Start(data=shards), resume=True)
+    assert again.model_step == again.steps == result.steps
+    assert again.valid != result.valid
+
+
+def test_patience_without_validation_text_is_refused(small: Make, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("O padeiro saiu cedo de casa.\n", "utf-8")
+    recipe = small("train.patience=2", "tokenizer.vocab_size=28")
+    with pytest.raises(ConfigError, match="there is no validation text: leave it out"):
+        pretrain(recipe, tmp_path / "run", Start(find_sources([str(tmp_path / "a.txt")])))
+
+
+def test_the_command_says_what_ended_a_run(shards: Path, tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from unmask.cli import app
+
+    changes = [part for change in (*TOY[:-1], *SPOILT) for part in ("--set", change)]
+    command = ["pretrain", "tiny-docs", "--data", str(shards), "-o", str(tmp_path / "run"), *changes, "-q"]
+    shown = CliRunner().invoke(app, command).stdout
+    told = json.loads(CliRunner().invoke(app, [*command, "--resume", "--json"]).stdout)
+    assert told["without_gain"] == 2
+    line = f"stopped: 2 validations without a lower loss; model/ is that of step {told['model_step']}"
+    assert line in shown.splitlines()
 
 
 def poisoned(recipe: Recipe, shards: Path, run: Path, steps: range, watcher: type) -> tuple[Pretraining, Any]:
@@ -448,8 +502,8 @@ def test_going_on_lowers_the_loss_from_where_it_was(small: Make, shards: Path, t
 
 TOY = [
     "model.width=32", "model.layers=3", "model.heads=2", "model.inner=48", "model.positions=64",
-    "batch.length=32", "train.batch_tokens=256", "train.micro_tokens=128", "train.steps=3", "train.workers=0",
-    "train.eval_tokens=500",
+    "batch.length=32", "train.batch_tokens=256", "train.micro_tokens=128", "train.workers=0",
+    "train.eval_tokens=500", "train.steps=3",
 ]  # fmt: skip
 
 

@@ -29,10 +29,11 @@ from unmask.train.board import Board
 from unmask.train.cloze import Clozes, choose_clozes, read_clozes
 from unmask.train.frequency import Bands, token_counts
 from unmask.train.machine import Machine
-from unmask.train.material import Start, gather
+from unmask.train.material import gather
 from unmask.train.objectives import Objectives
 from unmask.train.pretrain import pretrain
 from unmask.train.report import smoothed, write_report
+from unmask.train.start import Start
 from unmask.train.validate import Validator, validation_batches
 
 Make = Callable[..., Recipe]

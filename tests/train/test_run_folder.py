@@ -14,8 +14,9 @@ from unmask.errors import ConfigError, CorpusError, OutputError
 from unmask.text import find_sources
 from unmask.tokenizer import Tokenizer
 from unmask.train import parallel
-from unmask.train.material import Start, gather
+from unmask.train.material import gather
 from unmask.train.pretrain import _check_same_everywhere, dry_run, pretrain
+from unmask.train.start import Start
 
 Make = Callable[..., Recipe]
 

@@ -28,11 +28,12 @@ from unmask.train.feed import StepInput, feed
 from unmask.train.graphs import put, room_for
 from unmask.train.loop import Trainer
 from unmask.train.machine import Machine
-from unmask.train.material import Start, gather
+from unmask.train.material import gather
 from unmask.train.objectives import Objectives
 from unmask.train.plan import make_trainer
 from unmask.train.pretrain import pretrain
 from unmask.train.schedule import Schedule
+from unmask.train.start import Start
 from unmask.train.work import operations
 
 Make = Callable[..., Recipe]

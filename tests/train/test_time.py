@@ -15,10 +15,11 @@ from unmask.train import loop
 from unmask.train import plan as planning
 from unmask.train import pretrain as running
 from unmask.train.machine import Machine
-from unmask.train.material import Start, gather
+from unmask.train.material import gather
 from unmask.train.plan import Clock, RunPlan, Speed
 from unmask.train.pretrain import Pretraining, pretrain
 from unmask.train.schedule import Schedule
+from unmask.train.start import Start
 from unmask.train.state import newest
 
 Make = Callable[..., Recipe]

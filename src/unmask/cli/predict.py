@@ -1,4 +1,4 @@
-"""`unmask predict`: what a fine-tuned model says of every row of a file."""
+"""`unmask predict`: what a model says of every row of a file."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,6 +17,8 @@ _EXAMPLES = """
     unmask predict --model entities test.conll -o compared.conll
 
     unmask predict --model answers squad.json -o answers.jsonl
+
+    unmask predict --model run/model pairs.csv -o follows.csv   # of a model pretrained with pairs
 """
 
 
@@ -55,10 +57,13 @@ def predict(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write every row with the model's prediction and its probability; a file of any size is streamed."""
+    """Write every row with the model's prediction and its probability; a file of any size is streamed.
+
+    A language model trained on pairs (next sentence, sentence order) says whether the second text follows.
+    """
     from dataclasses import replace
 
-    from unmask.predict import Classifier, load
+    from unmask.predict import Classifier, MaskedLM, load
     from unmask.predict.tasks import TaskModel
     from unmask.tasks.apply import predict_file
     from unmask.tasks.columns import Columns
@@ -68,7 +73,9 @@ def predict(
         loaded.settings = replace(loaded.settings, long=long or loaded.settings.long or "head")
     said = progress(quiet)
     count = predict_file(loaded, file, out, Columns(text_column, pair_column), said)
-    if isinstance(loaded, Classifier) and loaded.cut_texts:
-        advice = "" if loaded.cut_pairs else ": --long mean reads such texts whole"
-        said.say(f"{loaded.cut_texts:,} of {counted(count, 'row')} cut to {loaded.length} tokens{advice}")
+    if isinstance(loaded, Classifier | MaskedLM) and loaded.cut_texts:
+        whole = isinstance(loaded, Classifier) and not loaded.cut_pairs
+        advice = ": --long mean reads such texts whole" if whole else ""
+        length = loaded.length if isinstance(loaded, Classifier) else loaded.inputs.limit
+        said.say(f"{loaded.cut_texts:,} of {counted(count, 'row')} cut to {length} tokens{advice}")
     print_json({"rows": count, "file": str(out)}) if json_ else typer.echo(f"{counted(count, 'row')}: {out}")

@@ -1,7 +1,5 @@
 """`unmask pretrain`: a recipe and text to a model folder."""
 
-import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -100,28 +98,15 @@ def pretrain(
     """
     from dataclasses import asdict
 
-    from unmask.config import Change, load_recipe
-    from unmask.predict.folders import find_folder
-    from unmask.runs import RECIPE
-    from unmask.target import check_place
-    from unmask.text import find_sources
+    from unmask.config import Change
+    from unmask.train.start import settle
 
     taught = [Change("--teacher", "objective.teachers", teachers)] if teachers else []
-    # Before torch is loaded: a slip of the pen is told at once.
-    settings = load_recipe(recipe, [*changes(set_), *taught])
-    if not (resume and (out / RECIPE).is_file()):  # an earlier version may have begun it with such a change
-        _check_read(set_ or (), data is not None, base is not None, bool(settings.objective.teachers))
-    for teacher in settings.objective.teachers:
-        find_folder(teacher)
-    check_place(out)
-    sources = find_sources(text, out) if text else []
-    base = find_folder(base) if base else None
+    settings, start = settle(recipe, out, text or (), data, base, [*changes(set_), *taught], resume)
 
     from unmask.train import parallel
     from unmask.train import pretrain as run
-    from unmask.train.material import Start
 
-    start = Start(sources, data, base)
     show = progress(quiet)
     with parallel.processes():
         first = parallel.rank() == 0
@@ -135,23 +120,6 @@ def pretrain(
         print_json(asdict(result)) if json_ else _print_result(result)
     if result.stopped:
         raise typer.Exit(128 + result.stopped)
-
-
-def _check_read(given: Sequence[str], data: bool, base: bool, taught: bool) -> None:
-    """Refuse changes of what is there already; what the recipe itself says of it may stand."""
-    from unmask.errors import ConfigError
-
-    there: dict[str, str] = {}
-    if taught:
-        there["tokenizer"] = "the vocabulary is the teacher's"
-    if base:
-        there |= {"tokenizer": "the vocabulary is that of --from", "model": "the model is that of --from"}
-    if data:
-        there |= dict.fromkeys(("text", "tokenizer", "prepare"), "the shards of --data are made already")
-    for change in given:
-        section = re.split(r"[.=]", change)[0].strip()
-        if section in there:
-            raise ConfigError(f"--set {change} would change nothing, since {there[section]}: leave it out")
 
 
 def _print_plan(plan: "RunPlan") -> None:
@@ -171,6 +139,11 @@ def _print_result(result: "RunResult") -> None:
     typer.echo(
         f"{counted(result.steps, 'step')}, {counted(result.tokens, 'token')} in {duration(result.seconds)}"
     )
+    if result.without_gain:
+        validations = counted(result.without_gain, "validation")
+        typer.echo(
+            f"stopped: {validations} without a lower loss; model/ is that of step {result.model_step:,}"
+        )
     if result.valid:
         shown = ", ".join(f"{name} {share:.1%}" for name, share in result.valid.accuracy.items())
         typer.echo(f"validation loss {result.valid.loss:.4f}, right: {shown}")

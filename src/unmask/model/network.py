@@ -39,6 +39,11 @@ class Model(nn.Module):
         """The head of the task that it was fine-tuned for, if it was."""
         return next((head for head in TASK_HEADS if head in self.heads), None)
 
+    @property
+    def pair_head(self) -> str | None:
+        """The head that says whether two texts follow each other, if it was trained on pairs."""
+        return next((head for head in ("nsp", "sop") if head in self.heads), None)
+
     def mlm(self, hidden: Tensor) -> Tensor:
         """Scores over the vocabulary (M, V) for the rows given; give only those that are asked for."""
         out: Tensor = self._head("mlm")(hidden, self.encoder.embeddings.tokens.weight)

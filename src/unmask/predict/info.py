@@ -61,11 +61,12 @@ def _abilities(model: Model, hybrid: bool) -> list[str]:
     """What the model that `load` gives can do."""
     if model.task:
         return ["rate texts" if model.config.problem == "regression" else _TASKS[model.task], _VECTORS]
+    pairs = ["say whether texts follow each other"] if model.pair_head else []
     if "mlm" not in model.heads:
-        return [_VECTORS]
+        return [*pairs, _VECTORS]
     fills = [] if model.config.causal else ["fill masks"]
     generates = ["generate"] if model.config.causal or hybrid else []
-    return [*fills, *generates, "score texts", _VECTORS]
+    return [*fills, *generates, "score texts", *pairs, _VECTORS]
 
 
 def licence(folder: Path) -> str | None:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmask.errors import InputError
+from unmask.predict.windows import trim
 from unmask.tokenizer import Encoding, Tokenizer
 from unmask.tokenizer.guard import backend_errors
 
@@ -67,6 +68,20 @@ class Inputs:
             for number, ids in enumerate(sequences)
         ]
 
+    def pairs(
+        self, first: Sequence[str], second: Sequence[str], truncate: bool = False
+    ) -> tuple[list[tuple[Ints, Ints]], int]:
+        """Ids and segments of pairs, and how many were cut: the longer text loses its last tokens."""
+        firsts, seconds = self._spelt(first), self._spelt(second)
+        found, cut = self.tokenizer.ids_batch(firsts, seconds), 0
+        for number, (ids, _) in enumerate(found):
+            if len(ids) > self.limit:
+                if not truncate:
+                    raise self._too_long(len(ids), self.limit, "pair", number, len(found))
+                window = trim(self.tokenizer.encode(firsts[number], seconds[number]), self.limit)
+                found[number], cut = (window.ids, window.segments), cut + 1
+        return found, cut
+
     def _spelt(self, texts: Sequence[str]) -> list[str]:
         return [with_own_mask(text, self.tokenizer) for text in texts]
 
@@ -79,14 +94,18 @@ class Inputs:
     def _kept(self, length: int, limit: int, truncate: bool, number: int, count: int) -> Ints:
         """Places that stay: the beginning, and the special tokens that close the text."""
         if not truncate:
-            which = f"text {number + 1}" if count > 1 else "the text"
-            reason = (
-                f"has {length} tokens, but the model takes at most {limit}: "
-                "shorten it, or have it cut off (--truncate, truncate=True)"
-            )
-            raise TooLongError(which, reason, number)
+            raise self._too_long(length, limit, "text", number, count)
         places = np.arange(length)
         return places[(places < limit - self.closing) | (places >= length - self.closing)]
+
+    @staticmethod
+    def _too_long(length: int, limit: int, what: str, number: int, count: int) -> TooLongError:
+        which = f"{what} {number + 1}" if count > 1 else f"the {what}"
+        reason = (
+            f"has {length} tokens, but the model takes at most {limit}: "
+            "shorten it, or have it cut off (--truncate, truncate=True)"
+        )
+        return TooLongError(which, reason, number)
 
 
 def with_own_mask(text: object, tokenizer: Tokenizer) -> str:

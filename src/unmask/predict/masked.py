@@ -17,6 +17,7 @@ from unmask.predict.inputs import as_list
 from unmask.predict.predictor import Predictor
 from unmask.predict.results import Fill, Generated, Score
 from unmask.predict.score import Ints, check_method, collect, masked_copy, shared_copies, targets
+from unmask.predict.tasks import NotFiniteError
 from unmask.progress import SILENT, Progress
 from unmask.tokenizer import Encoding
 
@@ -25,10 +26,12 @@ _LOGITS = 1 << 25
 
 
 class MaskedLM(Predictor):
-    """Fills masks, scores texts and makes vectors; a causal model generates instead of filling."""
+    """Fills masks, scores texts, makes vectors, judges pairs; a causal model generates instead of filling."""
 
     hybrid = False
     """Some of its training was causal: it fills masks, and generates too."""
+    cut_texts = 0
+    """How many pairs were too long to be read whole so far."""
 
     def fill(
         self,
@@ -82,6 +85,44 @@ class MaskedLM(Predictor):
             logs = self._score_masked(encodings, places, method, progress)
         scores = collect(many, encodings, places, logs, self.tokenizer)
         return scores[0] if isinstance(texts, str) else scores
+
+    @overload
+    def follows(  # type: ignore[overload-overlap]
+        self, first: str, second: str, truncate: bool = ..., progress: Progress = ...
+    ) -> float: ...
+
+    @overload
+    def follows(
+        self, first: Sequence[str], second: Sequence[str], truncate: bool = ..., progress: Progress = ...
+    ) -> list[float]: ...
+
+    def follows(
+        self,
+        first: str | Sequence[str],
+        second: str | Sequence[str],
+        truncate: bool = False,
+        progress: Progress = SILENT,
+    ) -> float | list[float]:
+        """The probability that the second text follows the first, of one pair or of many.
+
+        A model of next sentences (`nsp`) tells it from a text of elsewhere, one of sentence order (`sop`)
+        from the same two texts the other way round.
+        """
+        if isinstance(first, str) != isinstance(second, str):
+            raise InputError("one text is paired with one text: give two texts, or two lists")
+        head = self._pair_head()
+        pairs, cut = self.inputs.pairs(as_list(first), as_list(second), truncate)
+        self.cut_texts += cut
+        found = np.zeros(len(pairs))
+
+        def work(numbers: list[int], packed: Pack) -> None:
+            hidden = self._encode(packed, packed.cu_seqlens[:-1].long())
+            found[numbers] = self._adjacent(hidden, head)
+
+        self._each_batch([ids for ids, _ in pairs], work, progress, [segments for _, segments in pairs])
+        if not np.isfinite(found).all():
+            raise NotFiniteError(self.folder)
+        return float(found[0]) if isinstance(first, str) else found.tolist()
 
     def generate(
         self,
@@ -184,6 +225,23 @@ class MaskedLM(Predictor):
             for at in range(0, len(rows), step)
         ]
         return torch.cat(parts).double().cpu().numpy() if parts else np.zeros(0)
+
+    def _pair_head(self) -> str:
+        if not isinstance(self.model, Model):
+            raise ModelError("an ONNX model gives vectors only; load the folder it was converted from")
+        if self.model.pair_head is None:
+            raise ModelError(
+                "this model never learned whether texts follow each other: it has neither an nsp "
+                f"nor a sop head (heads: {', '.join(self.model.heads) or 'none'})"
+            )
+        return self.model.pair_head
+
+    @torch.inference_mode()
+    def _adjacent(self, first: Tensor, head: str) -> NDArray[np.float64]:
+        """The probability (S) of label 0, adjacent or in order, by the first tokens of pairs."""
+        assert isinstance(self.model, Model)
+        scores = self.model.pair(first, head).double()  # (S, 2)
+        return scores.softmax(-1)[:, 0].cpu().numpy()
 
     @torch.inference_mode()
     def _logits(self, rows: Tensor) -> Tensor:

@@ -225,13 +225,18 @@ class Predictor:
         return (self.config.layers + 1, width) if layer == "all" else (width,)
 
     def _each_batch(
-        self, sequences: Sequence[Ints], work: Callable[[list[int], Pack], None], progress: Progress = SILENT
+        self,
+        sequences: Sequence[Ints],
+        work: Callable[[list[int], Pack], None],
+        progress: Progress = SILENT,
+        segments: Sequence[Ints] | None = None,
     ) -> None:
         """Do `work` on every batch, in any order, on every core: its sequences' numbers, and the batch."""
         lengths = [len(ids) for ids in sequences]
 
         def whole(numbers: list[int]) -> int:
-            work(numbers, self._pack([sequences[number] for number in numbers]))
+            seconds = None if segments is None else [segments[number] for number in numbers]
+            work(numbers, self._pack([sequences[number] for number in numbers], seconds))
             return sum(lengths[number] for number in numbers)
 
         with progress.stage("texts", sum(lengths), "tokens") as stage:

@@ -9,9 +9,11 @@ from typing import IO, Any
 
 from unmask.errors import InputError, ModelError, OutputError
 from unmask.files import atomic_path, check_new
+from unmask.model.network import Model
 from unmask.predict.answer import Answerer
 from unmask.predict.classify import Classifier
 from unmask.predict.inputs import TextError
+from unmask.predict.masked import MaskedLM
 from unmask.predict.onnx import OnnxModel
 from unmask.predict.predictor import Predictor
 from unmask.predict.tag import Tagger
@@ -80,6 +82,9 @@ def predictions(
         return _chunked(_word_rows(model, path, columns, progress), lambda rows: _tagged(model, rows))
     if isinstance(model, Answerer):
         return _chunked(_question_rows(path), lambda rows: _answered(model, rows))
+    if isinstance(model, MaskedLM) and isinstance(model.model, Model) and model.model.pair_head:
+        progress.say("yes or no: whether each second text follows the first; for labels, fine-tune the model")
+        return _chunked(_table_texts("pair", path, columns, progress), lambda rows: _followed(model, rows))
     if isinstance(model.model, OnnxModel):
         raise ModelError("an ONNX model gives vectors only: predict with the folder it was converted from")
     if "mlm" not in model.model.heads:
@@ -126,8 +131,15 @@ def _text_rows(
     task: TextTask = "pair" if wants_pairs else "classify"
     if wants_pairs is None and model.settings.name == "regress":
         task = "regress"  # of pairs where the file has such
+    columns = columns.else_learnt(model.settings.text_template, model.settings.pair_template)
+    yield from _table_texts(task, path, columns, progress)
+
+
+def _table_texts(
+    task: TextTask, path: Path, columns: Columns, progress: Progress
+) -> Iterator[tuple[Row, TextExample]]:
     if file_form(path) == ".txt":
-        if wants_pairs:
+        if task == "pair":
             raise InputError(
                 f"{path}: this model judges pairs: give a table ({' '.join(TABLES)}) of two texts"
             )
@@ -135,7 +147,6 @@ def _text_rows(
             yield {"text": text}, TextExample(text)
         return
     source, form = open_source(task, path)
-    columns = columns.else_learnt(model.settings.text_template, model.settings.pair_template)
     yield from text_rows(task, source, form, columns, labelled=False, progress=progress)
 
 
@@ -239,6 +250,14 @@ def _classified(model: Classifier, given: list[TextExample]) -> Iterator[Row]:
             }
         else:
             yield {"predicted": labels[0].name, "probability": labels[0].score, "probabilities": scores}
+
+
+def _followed(model: MaskedLM, given: list[TextExample]) -> Iterator[Row]:
+    found = model.follows([each.text for each in given], second_texts(given) or [], truncate=True)
+    for share in found:
+        scores = {"yes": share, "no": 1 - share}
+        predicted = max(scores, key=lambda name: scores[name])
+        yield {"predicted": predicted, "probability": scores[predicted], "probabilities": scores}
 
 
 def _at(model: Predictor, name: str) -> int:

@@ -37,6 +37,7 @@ def model_card(material: Material, counters: Counters, valid: Validation | None)
     fills = recipe.objective.mlm and not causal
     calls = [f'model.fill("… {material.tokenizer.mask_token} …")'] if fills else []
     calls += ['model.generate("…")'] if recipe.objective.causal else []
+    calls += ['model.follows("…", "…")'] if recipe.batch.pairs != "none" else []
     return "\n".join(
         [
             *header,

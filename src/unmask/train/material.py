@@ -22,17 +22,9 @@ from unmask.tokenizer import Tokenizer
 from unmask.tokenizer.build import build_tokenizer
 from unmask.train.loop import seed_of
 from unmask.train.objectives import Objectives
+from unmask.train.start import Start
 from unmask.train.state import checkpoints
 from unmask.train.teachers import check_vocabulary, find_teachers
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """What the user named: prepared shards or raw text, and a model to go on from, if any."""
-
-    sources: Sequence[Source] = ()
-    data: Path | None = None
-    base: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

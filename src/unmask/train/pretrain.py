@@ -4,7 +4,7 @@ run/
   recipe.toml        the settings as run            plan.json      steps, tokens, parameters
   metrics.jsonl      what was measured (runs.py)    checkpoints/   to go on from (state.py)
   report.html        the same to look at (report.py) tensorboard/  if asked for (board.py)
-  best/  model/      model folders: lowest validation loss, and the end
+  best/  model/      model folders: lowest validation loss, and the end (where patience ended it, the best)
   vocab/  shards/    only when the run began with raw text
   .lock              held while a process works there
 """
@@ -30,7 +30,7 @@ from unmask.predict.folders import model_fingerprint
 from unmask.processes import folder_lock, worker_errors
 from unmask.progress import SILENT, Progress, Stage
 from unmask.runs import METRICS, RECIPE, Metrics
-from unmask.target import CONFIG, check_target
+from unmask.target import CONFIG, check_target, copy_model
 from unmask.train import parallel
 from unmask.train.board import Board, check_tensorboard
 from unmask.train.card import model_card
@@ -39,11 +39,12 @@ from unmask.train.feed import feed
 from unmask.train.frequency import token_counts
 from unmask.train.loop import Counters, StepRecord
 from unmask.train.machine import Machine, repeatable
-from unmask.train.material import Material, Start, gather
+from unmask.train.material import Material, gather
 from unmask.train.plan import PLAN, Clock, RunPlan, make_plan, make_trainer, run_plan, write_plan
 from unmask.train.report import REPORT, write_report
 from unmask.train.schedule import Schedule
 from unmask.train.signals import Wish, polite_signals
+from unmask.train.start import Start
 from unmask.train.state import Saver, Snapshot, checkpoint_path, checkpoints, newest, read_checkpoint
 from unmask.train.validate import Validation, Validator
 
@@ -67,13 +68,17 @@ class RunResult:
     tokens: int
     seconds: float
     valid: Validation | None
-    """The last validation."""
+    """The last validation; that of `model` where patience ended the run."""
     best_loss: float | None
     model: str | None
     """The model folder; None if the run was stopped before its end."""
     report: str
     stopped: int | None = None
     """The signal that stopped it."""
+    without_gain: int | None = None
+    """The validations without a lower loss that ended it before its last step."""
+    model_step: int | None = None
+    """The step that `model` is of."""
 
 
 def pretrain(
@@ -142,6 +147,8 @@ class Pretraining:
         self._validation = self._make_validation()
         self._saver = Saver(run / "checkpoints", recipe.train.keep)
         self._best = self._kept = math.inf  # the lowest loss, and that of the weights in `best`
+        self._kept_step = 0
+        self._kept_valid: Validation | None = None
         self._keeps_best = True
         self._stale = self._rollbacks = 0
         self._valid: Validation | None = None
@@ -163,6 +170,11 @@ class Pretraining:
         if remark := without_validation(corpus.manifest):
             self._progress.say(remark)
         if not corpus.token_count:
+            if recipe.train.patience:
+                raise ConfigError(
+                    "train.patience waits for validations, and there is no validation text: leave it out, "
+                    "or prepare the text with some (prepare.valid)"
+                )
             return None
         with self._progress.stage("counting tokens"):
             counts = token_counts(self._material.corpus)
@@ -205,6 +217,8 @@ class Pretraining:
         self._kept = math.inf if kept is None else kept
         self._stale, self._rollbacks = facts["stale"], facts["rollbacks"]
         self._valid = Validation(**facts["valid"]) if facts["valid"] else None
+        if valid := facts.get("kept_valid"):  # not in checkpoints of before
+            self._kept_step, self._kept_valid = facts["kept_step"], Validation(**valid)
         self._progress.say(f"going on after step {snapshot.step:,} of {self._plan.steps:,}")
 
     def _newest(self) -> Snapshot | None:
@@ -341,7 +355,7 @@ class Pretraining:
             self._valid = valid
             better = valid.loss < self._best
             if self._keeps_best and valid.loss < self._kept:
-                self._keep_best(valid.loss)
+                self._keep_best(valid)
         self._best = min(self._best, valid.loss)
         self._stale = 0 if better else self._stale + 1
         if metrics:
@@ -366,6 +380,8 @@ class Pretraining:
             "counters": asdict(trainer.counters),
             "best": self._best if math.isfinite(self._best) else None,
             "kept": self._kept if math.isfinite(self._kept) else None,
+            "kept_step": self._kept_step,
+            "kept_valid": asdict(self._kept_valid) if self._kept_valid else None,
             "stale": self._stale,
             "rollbacks": self._rollbacks,
             "valid": asdict(self._valid) if self._valid else None,
@@ -385,7 +401,7 @@ class Pretraining:
         facts = {"hybrid": True} if recipe.objective.causal and not recipe.model.causal else None
         save_model(self.trainer.model, self._run / name, self._material.tokenizer, card, facts)
 
-    def _keep_best(self, loss: float) -> None:
+    def _keep_best(self, valid: Validation) -> None:
         """Write `best`; what came into its place meanwhile ends no training, and is tried once."""
         with parallel.gathered(self.trainer.model):
             if parallel.rank() == 0:
@@ -396,12 +412,24 @@ class Pretraining:
                     self._progress.say(f"the best weights are not kept until --resume: {error}")
         self._keeps_best = bool(parallel.first(self._keeps_best))
         if self._keeps_best:
-            self._kept = loss
+            self._kept, self._kept_step, self._kept_valid = valid.loss, self.trainer.counters.step, valid
+
+    def _best_is_model(self) -> bool:
+        """Whether the weights in `best` are to be the model's: those of the end have gained nothing since."""
+        kept, last = self._kept_valid, self._valid
+        if not self._converged() or kept is None or last is None or kept.loss > last.loss:
+            return False
+        return bool(parallel.first((self._run / "best" / CONFIG).is_file()))
 
     def _finish(self, wish: Wish) -> RunResult:
-        counters = self.trainer.counters
-        ended = counters.step >= self._plan.steps or self._converged()
-        if ended:
+        counters, converged = self.trainer.counters, self._converged()
+        step, valid = counters.step, self._valid
+        ended = step >= self._plan.steps or converged
+        if self._best_is_model():
+            step, valid = self._kept_step, self._kept_valid
+            if parallel.rank() == 0:
+                copy_model(self._run / "best", self._run / "model")
+        elif ended:
             with self.trainer.averaged(), parallel.gathered(self.trainer.model):
                 if parallel.rank() == 0:
                     self._save_model("model")
@@ -412,11 +440,13 @@ class Pretraining:
             steps=counters.step,
             tokens=counters.tokens,
             seconds=counters.seconds,
-            valid=self._valid,
+            valid=valid,
             best_loss=self._best if math.isfinite(self._best) else None,
             model=str(self._run / "model") if ended else None,
             report=str(self._run / REPORT),
             stopped=None if ended else int(wish.asked_by or signal.SIGTERM),  # or another rank was asked
+            without_gain=self._stale if converged else None,
+            model_step=step if ended else None,
         )
 
 

@@ -1,0 +1,62 @@
+"""What the user names for a pretraining; a slip of the pen is told before torch is loaded."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from unmask.config import Change, Recipe, load_recipe
+from unmask.errors import ConfigError
+from unmask.predict.folders import find_folder
+from unmask.runs import RECIPE
+from unmask.target import check_place
+from unmask.text import Source, find_sources
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What the user named: prepared shards or raw text, and a model to go on from, if any."""
+
+    sources: Sequence[Source] = ()
+    data: Path | None = None
+    base: Path | None = None
+
+
+def settle(
+    recipe: Path | str,
+    run: Path,
+    text: Path | str | Sequence[Path | str] = (),
+    data: Path | str | None = None,
+    base: Path | str | None = None,
+    changes: Mapping[str, Any] | Sequence[str | Change] = (),
+    resume: bool = False,
+) -> tuple[Recipe, Start]:
+    """The settings of a run and what it starts from; a slip of the pen is an error."""
+    if isinstance(changes, Mapping):
+        changes = [Change("--set", key, value) for key, value in changes.items()]
+    settings = load_recipe(recipe, changes)
+    if not (resume and (run / RECIPE).is_file()):  # an earlier version may have begun it with such a change
+        _check_read(changes, data is not None, base is not None, bool(settings.objective.teachers))
+    for teacher in settings.objective.teachers:
+        find_folder(teacher)
+    check_place(run)
+    named = [str(each) for each in ([text] if isinstance(text, str | Path) else text)]
+    sources = find_sources(named, run) if named else []
+    return settings, Start(sources, Path(data) if data else None, find_folder(base) if base else None)
+
+
+def _check_read(changes: Sequence[str | Change], data: bool, base: bool, taught: bool) -> None:
+    """Refuse changes of what is there already; what the recipe itself says of it may stand."""
+    there: dict[str, str] = {}
+    if taught:
+        there["tokenizer"] = "the vocabulary is the teacher's"
+    if base:
+        there |= {"tokenizer": "the vocabulary is that of --from", "model": "the model is that of --from"}
+    if data:
+        there |= dict.fromkeys(("text", "tokenizer", "prepare"), "the shards of --data are made already")
+    for change in changes:
+        said = f"--set {change}" if isinstance(change, str) else str(change)
+        section = re.split(r"[.=]", change if isinstance(change, str) else change.key)[0].strip()
+        if section in there:
+            raise ConfigError(f"{said} would change nothing, since {there[section]}: leave it out")
