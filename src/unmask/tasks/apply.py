@@ -25,6 +25,7 @@ from unmask.tasks.read import (
     TAGS,
     WORDS,
     check_tags,
+    check_words,
     file_form,
     list_of,
     open_source,
@@ -169,7 +170,7 @@ def _table_rows(
                 check_tags(words, row[own], place)
             elif tagged:
                 row = row | {tagged: [UNTAGGED] * len(words)}
-            yield row, tuple(map(str, words))
+            yield row, check_words(words, place)
             continue
         chosen = resolve(tuple(row), "classify", columns, place, labelled=False)
         if chosen not in told:

@@ -11,6 +11,7 @@ from unmask.tasks.conll import normalise_tags, read_conll, read_conllu
 from unmask.tasks.examples import Example, TaggedExample, TextExample
 from unmask.tasks.squad import placed, read_row, read_squad, told_apart
 from unmask.tasks.xml_pairs import read_pairs
+from unmask.text.columns import not_text
 from unmask.text.sources import COMPRESSIONS, Source
 from unmask.text.tables import LIMIT, Rows, decimal_comma, nothing_in, read_table
 
@@ -153,10 +154,20 @@ def _tagged_row(row: Mapping[str, Any], place: str, labelled: bool) -> TaggedExa
     if words is None or (labelled and tags is None):
         raise InputError(f"{place}: write a list of words and a list of tags; the row has {', '.join(row)}")
     if not labelled:
-        return TaggedExample(tuple(map(str, words)), place=place)
+        return TaggedExample(check_words(words, place), place=place)
     assert tags is not None
     check_tags(words, tags, place)
-    return TaggedExample(tuple(map(str, words)), tuple(map(str, tags)), place)
+    if None in tags:
+        raise InputError(f"{place}: a word has no tag; remove the row or mend it")
+    return TaggedExample(check_words(words, place), tuple(map(str, tags)), place)
+
+
+def check_words(words: Sequence[Any], place: str) -> tuple[str, ...]:
+    """The words of a row, every one of them text."""
+    for word in words:
+        if not isinstance(word, str):
+            raise not_text(word, "the list of words", place)
+    return tuple(words)
 
 
 def check_tags(words: Sequence[Any], tags: Sequence[Any], place: str) -> None:
