@@ -1,6 +1,5 @@
 """`unmask analyse geometry`: the space of a model's vectors, layer by layer, raw and standardised."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,6 +15,7 @@ from unmask.cli.options import (
     print_json,
     print_table,
     progress,
+    refuse_without,
 )
 from unmask.progress import counted
 
@@ -88,10 +88,10 @@ def geometry(
     from unmask.text import find_sources
 
     if save_standardiser is None:
-        _refuse({"--layer": layer, "--method": method, "--level": level}, "--save-standardiser")
+        refuse_without({"--layer": layer, "--method": method, "--level": level}, "--save-standardiser")
     if similarity is None:
         columns = {"--text-column": text_column, "--pair-column": pair_column, "--label-column": label_column}
-        _refuse(columns, "--similarity")
+        refuse_without(columns, "--similarity")
     told = progress(quiet)
     some = sample(read(find_sources(texts), progress=told), sentences, seed)
     pairs = _pairs(similarity, text_column, pair_column, label_column) if similarity else []
@@ -112,17 +112,6 @@ def geometry(
     _show(found)
     if out:
         typer.echo(f"{out / 'geometry.html'} shows the curves")
-
-
-def _refuse(options: Mapping[str, object], without: str) -> None:
-    """What would do nothing is a mistake."""
-    from unmask.errors import ConfigError
-
-    given = [option for option, value in options.items() if value is not None]
-    if given:
-        raise ConfigError(
-            f"{', '.join(given)}: without {without} this does nothing; add it, or leave this out"
-        )
 
 
 def _pairs(
