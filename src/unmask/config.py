@@ -384,6 +384,9 @@ class Recipe(Section):
             raise ValueError("objective.teachers need objective.mlm above 0, and objective.causal = 0")
         if objective.teach != 1 and not objective.teachers:
             raise ValueError("objective.teach weighs what teachers expect: name one (--teacher MODEL)")
+        for name in ("dropout", "attention_dropout", "head_dropout"):  # folders with it can be read
+            if getattr(self.model, name) == 1:
+                raise ValueError(f"model.{name} = 1 drops everything: set it below 1")
         if not objective.mlm and not objective.sbo and objective.causal < 1:
             raise ValueError("objective.mlm = 0 leaves no token to predict: set another objective")
         return self

@@ -127,7 +127,7 @@ class EmbedConfig(Section):
     """Cosines are divided by it: the lower, the more the nearest others count."""
     length: Annotated[int, Field(ge=8)] | None = None
     """Tokens of the longest text, the rest is cut off; by default what the model takes up to 128."""
-    dropout: Share | None = None
+    dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
     """By default the model's own; texts alone need some, and have 0.1 if the model has none."""
     warmup: Share = 0.1
     """Share of the steps over which the learning rate rises from 0; then it falls to 0 in a line."""
