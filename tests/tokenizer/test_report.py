@@ -121,7 +121,10 @@ def test_options_that_would_do_nothing_are_refused(corpus: Path, tmp_path: Path)
         "--vocab-size 160: --extend adds to the 150 entries that are there: say --add 10 in its place"
     )
     for given in (("--vocab-size", 150), ("--kind", "bpe"), ("--lowercase",), ("--keep-accents",)):
-        assert "would change nothing, since --extend adds to a vocabulary of 150" in refused(*more, *given)
+        assert (
+            "would change nothing, since --extend keeps 150 entries and their settings, and adds"
+            in refused(*more, *given)
+        )
     assert "--set tokenizer.coverage=0.9 would change nothing" in refused(
         *more, "--set", "tokenizer.coverage=0.9", "--set", "text.min_chars=3"
     )

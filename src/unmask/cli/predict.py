@@ -58,12 +58,17 @@ def predict(
     """Write every row with the model's prediction and its probability; a file of any size is streamed."""
     from dataclasses import replace
 
+    from unmask.errors import ConfigError
     from unmask.predict import Classifier, load
     from unmask.predict.tasks import TaskModel
     from unmask.tasks.apply import predict_file
     from unmask.tasks.columns import Columns
 
     loaded = load(model)
+    if long and isinstance(loaded, TaskModel) and not isinstance(loaded, Classifier):
+        raise ConfigError(
+            f"--long {long} is for classifiers: {model} reads long texts in windows; leave it out"
+        )
     if isinstance(loaded, TaskModel):
         loaded.settings = replace(loaded.settings, long=long or loaded.settings.long or "head")
     said = progress(quiet)

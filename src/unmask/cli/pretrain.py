@@ -100,7 +100,7 @@ def pretrain(
     """
     from dataclasses import asdict
 
-    from unmask.config import Change, load_recipe
+    from unmask.config import Change, check_changes, load_recipe
     from unmask.predict.folders import find_folder
     from unmask.runs import RECIPE
     from unmask.target import check_place
@@ -111,6 +111,7 @@ def pretrain(
     settings = load_recipe(recipe, [*changes(set_), *taught])
     if not (resume and (out / RECIPE).is_file()):  # an earlier version may have begun it with such a change
         _check_read(set_ or (), data is not None, base is not None, bool(settings.objective.teachers))
+        check_changes(settings, set_ or ())
     for teacher in settings.objective.teachers:
         find_folder(teacher)
     check_place(out)

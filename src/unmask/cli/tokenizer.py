@@ -84,7 +84,7 @@ def tokenizer(
     quiet: Quiet = False,
 ) -> None:
     """Train a vocabulary from text, add entries to one, or report how well one fits."""
-    from unmask.config import load_recipe
+    from unmask.config import check_changes, load_recipe
     from unmask.errors import ConfigError, OutputError
     from unmask.predict.folders import find_tokenizer
     from unmask.text import find_sources
@@ -98,6 +98,7 @@ def tokenizer(
     own = {"kind": kind, "vocab_size": vocab_size, "lowercase": lowercase, "strip_accents": strip_accents}
     asked = changes(set_, **{f"tokenizer__{key}": v for key, v in own.items()})
     settings = load_recipe(recipe, asked)
+    check_changes(settings, [each for each in set_ or () if each.strip().startswith("tokenizer.")])
     if not extend:
         refuse_without({"--add": add}, "--extend")
     show, words = progress(quiet), word or ()
@@ -140,8 +141,9 @@ def _refuse_training(
             f" --add {size - base.vocab_size} in its place"
         )
     if given:
-        kept = f"adds to a vocabulary of {base.vocab_size:,} entries" if extend else "measures a vocabulary"
-        told = f"{'--extend' if extend else '--report'} {kept}, with the settings it was trained with"
+        told = "--report measures a vocabulary that is there"
+        if extend:
+            told = f"--extend keeps {base.vocab_size:,} entries and their settings, and adds what --add says"
         raise ConfigError(f"{', '.join(given)} would change nothing, since {told}: leave it out")
 
 

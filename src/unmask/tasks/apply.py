@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from unmask.errors import InputError, ModelError, OutputError
+from unmask.errors import ConfigError, InputError, ModelError, OutputError
 from unmask.files import atomic_path, check_new
 from unmask.predict.answer import Answerer
 from unmask.predict.classify import Classifier
@@ -29,6 +29,7 @@ from unmask.tasks.read import (
     file_form,
     list_of,
     open_source,
+    refuse_columns,
     rows_of,
     stream_examples,
     text_rows,
@@ -78,8 +79,11 @@ def predictions(
     if isinstance(model, Classifier):
         return _chunked(_text_rows(model, path, columns, progress), lambda rows: _classified(model, rows))
     if isinstance(model, Tagger):
+        if columns.pair is not None:
+            raise ConfigError(f"tags are of single texts: leave --pair-column {columns.pair} out")
         return _chunked(_word_rows(model, path, columns, progress), lambda rows: _tagged(model, rows))
     if isinstance(model, Answerer):
+        refuse_columns("qa", columns)
         return _chunked(_question_rows(path), lambda rows: _answered(model, rows))
     if isinstance(model.model, OnnxModel):
         raise ModelError("an ONNX model gives vectors only: predict with the folder it was converted from")

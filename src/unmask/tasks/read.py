@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from unmask.errors import InputError
+from unmask.errors import ConfigError, InputError
 from unmask.progress import SILENT, Progress, counted
 from unmask.tasks.columns import USUAL, Columns, TextTask, is_header, resolve, text_example
 from unmask.tasks.conll import normalise_tags, read_conll, read_conllu
@@ -92,12 +92,21 @@ def rows_of(source: Source, form: str, columns: Columns = USUAL) -> Rows:
 def _examples(
     task: Task, source: Source, form: str, columns: Columns, labelled: bool, progress: Progress
 ) -> Iterator[Example]:
+    if task in ("tag", "qa"):
+        refuse_columns(task, columns)
     if task == "tag":
         yield from _tagged(source, form, labelled)
     elif task == "qa":
         yield from _questions(source, form, labelled)
     else:
         yield from (example for _, example in text_rows(task, source, form, columns, labelled, progress))
+
+
+def refuse_columns(task: Task, columns: Columns) -> None:
+    """Refuse names of columns where they have names of their own."""
+    if columns.said:
+        own = "words and tags" if task == "tag" else "question, context and answers"
+        raise ConfigError(f"{task} reads {own}, and no column {columns.said[0]}: name none")
 
 
 def text_rows(
