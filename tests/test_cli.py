@@ -98,6 +98,8 @@ def test_languages_in_the_summary(folder: Path) -> None:
     assert made.returncode == 0, made.stderr
     shown = run("corpus", "two", "--alpha", "0.5", cwd=folder)
     assert "drawn at α = 0.5: en" in shown.stdout
+    alike = run("corpus", "two", "--alpha", "0", cwd=folder)
+    assert "drawn at α = 0: en 50.0%, pt 50.0%" in alike.stdout
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from unmask.config import Change, Recipe, known_keys, load_recipe, recipe_names, write_recipe
 from unmask.errors import ConfigError
+from unmask.model.published import read_config
 
 
 def test_defaults_need_no_file() -> None:
@@ -114,6 +115,9 @@ def test_an_unknown_section_is_told_by_its_keys(tmp_path: Path) -> None:
         ("model.labels=a, b", r'model.labels: write a list, like \["a", "b"\] \(got'),
         ("prepare.valid=2", "prepare.valid: .*less than or equal to 1"),
         ("seed.x=1", "seed"),
+        ("model.dropout=1", "model.dropout = 1 drops everything: set it below 1"),
+        ("model.attention_dropout=1.0", "model.attention_dropout = 1 drops everything"),
+        ("model.head_dropout=1", "model.head_dropout = 1 drops everything"),
         ("prepare={valid = 0.6, test = 0.5}", "nothing to train on"),
     ],
 )
@@ -121,6 +125,12 @@ def test_bad_values_are_one_clear_line(change: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says) as caught:
         load_recipe(None, [change])
     assert "\n" not in str(caught.value)
+
+
+def test_a_folder_that_drops_everything_is_read_all_the_same() -> None:
+    """Its dropout plays no part in answering."""
+    values = {"model_type": "bert", "hidden_dropout_prob": 1.0, "attention_probs_dropout_prob": 1.0}
+    assert read_config(values).dropout == 1
 
 
 def test_what_is_wrong_names_the_option_that_gave_it(tmp_path: Path) -> None:

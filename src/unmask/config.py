@@ -7,7 +7,7 @@ A key that does not exist is an error that names the one that was meant.
 import difflib
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeGuard, TypeVar, get_args, get_origin
@@ -35,6 +35,8 @@ class Section(BaseModel):
 
 
 AnySection = TypeVar("AnySection", bound=Section)
+Needs = Mapping[str, tuple[str, Callable[[AnySection], object]]]
+"""For keys that are not always read: when they are, in words, and whether it is so."""
 
 
 class TextConfig(Section):
@@ -384,6 +386,9 @@ class Recipe(Section):
             raise ValueError("objective.teachers need objective.mlm above 0, and objective.causal = 0")
         if objective.teach != 1 and not objective.teachers:
             raise ValueError("objective.teach weighs what teachers expect: name one (--teacher MODEL)")
+        for name in ("dropout", "attention_dropout", "head_dropout"):  # folders with it can be read
+            if getattr(self.model, name) == 1:
+                raise ValueError(f"model.{name} = 1 drops everything: set it below 1")
         if not objective.mlm and not objective.sbo and objective.causal < 1:
             raise ValueError("objective.mlm = 0 leaves no token to predict: set another objective")
         return self
@@ -392,6 +397,31 @@ class Recipe(Section):
     def longest(self) -> int:
         """Tokens of the longest sequence in any stage."""
         return max((stage.length for stage in self.train.stages), default=self.batch.length)
+
+
+_RECIPE_NEEDS: Needs[Recipe] = {
+    "batch.length": (
+        "with train.stages=[], as stages have lengths of their own",
+        lambda one: not one.train.stages,
+    ),
+    "batch.short": ("with batch.pairs=nsp or sop", lambda one: one.batch.pairs != "none"),
+    "model.local_rope_base": ("with model.window and model.global_every", lambda one: one.model.window),
+    "model.position_offset": ("with model.position=learned", lambda one: one.model.position == "learned"),
+    "model.rope_base": ("with model.position=rotary", lambda one: one.model.position == "rotary"),
+    "tokenizer.coverage": (
+        "with tokenizer.kind=wordpiece or unigram",
+        lambda one: one.tokenizer.kind != "bpe",
+    ),
+    "tokenizer.min_frequency": (
+        "with tokenizer.kind=wordpiece or bpe",
+        lambda one: one.tokenizer.kind != "unigram",
+    ),
+    "train.decay": ("with train.schedule=wsd", lambda one: one.train.schedule == "wsd"),
+    "train.muon_lr": ("with train.optimiser=muon", lambda one: one.train.optimiser == "muon"),
+} | {
+    f"batch.mask.{name}": ("with objective.causal below 1", lambda one: one.objective.causal < 1)
+    for name in MaskConfig.model_fields
+}
 
 
 class Change(NamedTuple):
@@ -417,6 +447,24 @@ def load_settings(section: type[AnySection], changes: Sequence[str | Change] = (
     """A section that is no part of a recipe: its defaults with `key=value` changes in order."""
     values: dict[str, Any] = {}
     return checked(values, _SET, section, _apply(values, changes))
+
+
+def unread(settings: AnySection, said: Iterable[str], needs: Needs[AnySection]) -> str | None:
+    """Why the first of the keys that were said, and are not read, would change nothing."""
+    for key in said:
+        need, there = needs.get(key, ("", bool))
+        if need and not there(settings):
+            return f"{key} would change nothing, since it is read only {need}: leave it out"
+    return None
+
+
+def check_changes(recipe: Recipe, changes: Sequence[str | Change]) -> None:
+    """Refuse changes that the recipe with all of them does not read; what it says itself may stand."""
+    for each in changes:
+        change = _read_change(each) if isinstance(each, str) else each
+        said = () if change.value is None else _leaves(change.key, change.value)
+        if reason := unread(recipe, said, _RECIPE_NEEDS):
+            raise ConfigError(f"{change.option} {reason}")
 
 
 def write_recipe(recipe: Recipe, path: Path) -> None:

@@ -265,7 +265,7 @@ def test_probe(folder: Path, write: Write, tmp_path: Path) -> None:
 
 
 def test_answers_that_cannot_be_written_are_not_right(folder: Path, write: Write, tmp_path: Path) -> None:
-    suite = write('kind = "facts"\nfiles = ["x.jsonl"]', x__jsonl=[{"prompt": PROMPTS[0], "answer": ""}])
+    suite = write('kind = "facts"\nfiles = ["x.jsonl"]', x__jsonl=[{"prompt": PROMPTS[0], "answer": "☀"}])
     (result,) = evaluate(str(suite), folder, tmp_path / "out", card=False)
     assert result.main.value == 0
 
@@ -277,4 +277,35 @@ def test_some_premises_are_missing(folder: Path, write: Write, tmp_path: Path) -
         'words = { yes = "sun", no = "rain" }', x__jsonl=[row | {"premise": "A boat."}, row],
     )  # fmt: skip
     with pytest.raises(InputError, match="some rows have a premise and others none"):
+        evaluate(str(suite), folder, tmp_path / "out", card=False)
+
+
+def test_a_label_without_a_word_is_never_right(folder: Path, write: Write, tmp_path: Path) -> None:
+    suite = write(CONTRAST, x__jsonl=[ROWS[0] | {"edited_label": "negativ"}])
+    with pytest.raises(InputError, match="no word for the label 'negativ', only for positive, negative"):
+        evaluate(str(suite), folder, tmp_path / "out", card=False)
+
+
+def test_labels_may_be_numbers_and_an_empty_premise_is_none(
+    folder: Path, write: Write, tmp_path: Path
+) -> None:
+    suite = write(CONTRAST.replace("positive =", "1 =").replace("negative =", "0 ="), x__jsonl=[
+        ROWS[0] | {"label": 1.0, "edited_label": 0, "premise": None}, ROWS[1],
+    ])  # fmt: skip
+    (result,) = evaluate(str(suite), folder, tmp_path / "out", card=False)
+    assert set(result.groups["task"]) == {"sentiment", "entailment"}
+    names = evaluate(str(write(CONTRAST, x__jsonl=ROWS)), folder, tmp_path / "names", card=False)
+    assert result.scores == names[0].scores
+
+
+def test_answers_of_word_in_context_are_t_or_f(folder: Path, write: Write, tmp_path: Path) -> None:
+    line, spaced = "boat\tN\t1-1\tThe boat .\tThe boat .\n", "boat\tN\t1-1\tThe  boat .\tThe boat .\n"
+    suite = write(
+        'kind = "wic"\ntrain = "a.*.txt"\ndev = "b.*.txt"',
+        a__data__txt=line * 2, a__gold__txt="T\nF\n", b__data__txt=line * 2, b__gold__txt="T\nfalse\n",
+    )  # fmt: skip
+    with pytest.raises(InputError, match=r"b.gold.txt, line 2: 'false' is no answer: write T or F"):
+        evaluate(str(suite), folder, tmp_path / "out", card=False)
+    (tmp_path / "b.data.txt").write_text(spaced * 2, "utf-8")  # the word meant is empty
+    with pytest.raises(InputError, match=r"b.data.txt, line 1: write lemma"):
         evaluate(str(suite), folder, tmp_path / "out", card=False)

@@ -255,6 +255,14 @@ def test_info_says_what_a_model_can_do(
     assert type(load(tmp_path / "model")) is kinds.get(can.split()[0], MaskedLM)
 
 
+def test_a_causal_model_has_one_method(run: Run, causal: MaskedLM, tmp_path: Path) -> None:
+    save_model(causal.model, tmp_path / "model", causal.tokenizer)  # type: ignore[arg-type]
+    status, out, err = run("score", "-", "-m", tmp_path / "model", "--method", "token", given="O gato.\n")
+    assert (status, out) == (2, "")
+    assert "--method token: a causal model masks nothing, it has one method: leave it out" in err
+    assert run("score", "-", "-m", tmp_path / "model", given="O gato.\n")[0] == 0
+
+
 def test_info_of_a_causal_model(run: Run, causal: MaskedLM, tmp_path: Path) -> None:
     assert isinstance(causal.model, Model)
     save_model(causal.model, tmp_path / "model")
@@ -420,6 +428,10 @@ def test_bad_folders_are_one_line(
         (["generate", "O gato"], "not causal"),
         (["score", "nowhere.txt"], "there is no nowhere.txt"),
         (["score", "-", "--method", "l2r"], "word-l2r, token"),
+        (
+            ["fill", "O [MASK].", "--candidates", "gato", "--pieces", 1],
+            "--pieces 1 goes without --candidates",
+        ),
     ],
 )
 def test_mistakes_are_one_line(

@@ -352,6 +352,37 @@ def test_texts_that_were_cut_are_counted(tmp_path: Path, tokenizer: Tokenizer) -
     assert whole != cut
 
 
+@pytest.mark.parametrize(
+    ("head", "labels", "given", "says"),
+    [
+        ("tag", ("O", "B-LOC"), ("--long", "mean"), "--long mean is for classifiers, and "),
+        (
+            "tag",
+            ("O", "B-LOC"),
+            ("--pair-column", "b"),
+            "tags are of single texts: leave --pair-column b out",
+        ),
+        ("answer", (), ("--long", "head"), "--long head is for classifiers, and "),
+        ("answer", (), ("--text-column", "b"), "qa reads question, context and answers, and no column b"),
+    ],
+)
+def test_options_that_the_model_does_not_read(
+    head: str,
+    labels: tuple[str, ...],
+    given: tuple[str, str],
+    says: str,
+    tmp_path: Path,
+    tokenizer: Tokenizer,
+) -> None:
+    save_model(network(tokenizer, head, labels=labels), tmp_path / "model", tokenizer)
+    (tmp_path / "in.jsonl").write_text('{"text": "bom", "question": "bom", "context": "bom", "b": "bom"}\n')
+    command = ["predict", str(tmp_path / "in.jsonl"), "-m", str(tmp_path / "model"), "-o"]
+    wrong = CliRunner().invoke(app, [*command, str(tmp_path / "out.jsonl"), *given])
+    assert isinstance(wrong.exception, ConfigError)
+    assert says in str(wrong.exception)
+    assert CliRunner().invoke(app, [*command, str(tmp_path / "out.jsonl")]).exit_code == 0
+
+
 @pytest.mark.parametrize("task", ["pair", "regress"])
 def test_a_first_text_that_windows_cut_is_counted_too(
     task: str, tmp_path: Path, tokenizer: Tokenizer

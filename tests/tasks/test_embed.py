@@ -235,8 +235,18 @@ def test_the_command(tmp_path: Path, base: Path) -> None:
     assert CliRunner().invoke(app, [*itself, *valid, "--overwrite"]).exit_code == 0
     card = (tmp_path / "d/README.md").read_text("utf-8")
     assert f"{len(SCORED)} pairs, {len(SCORED)} of which it was trained on, and chosen by:" in card
-    wrong = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "c"), "--layers", "1"])
-    assert isinstance(wrong.exception, UserError)
+    for given in (
+        ("--layers", "1"), ("--lora", "8"), ("--replay-text", str(tmp_path / "pairs.tsv")), ("--seeds", "2"),
+    ):  # fmt: skip
+        wrong = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "c"), *given])
+        assert str(wrong.exception) == (
+            f"{given[0]}: embed has no such setting, only classify, tag, pair, qa and regress have:"
+            " leave it out"
+        )
+    classify = ["finetune", "classify", *command[2:], "-o", str(tmp_path / "c"), "--set", "temperature=1"]
+    assert str(CliRunner().invoke(app, classify).exception) == (
+        "--set temperature=1: classify has no such setting, only embed has: leave it out"
+    )
 
 
 def test_a_stopped_training_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, base: Path) -> None:

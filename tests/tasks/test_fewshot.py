@@ -31,7 +31,7 @@ from unmask.tasks.examples import TextExample
 from unmask.tasks.fewshot import fewshot, table
 from unmask.tasks.finetune import gather
 from unmask.tasks.prompts import ClozeLoss, cloze_items, make_prompt, word_ids
-from unmask.tasks.settings import FewshotConfig, FinetuneConfig
+from unmask.tasks.settings import METHODS, FewshotConfig, FinetuneConfig
 from unmask.tokenizer import Tokenizer
 
 WORDS = ("bad=no", "good=so")  # single pieces of this vocabulary
@@ -40,7 +40,9 @@ TRAIN, VALID = reviews()[:60], reviews()[60:]
 
 
 def quick(**values: Any) -> FewshotConfig:
-    usual: dict[str, Any] = {"sizes": (4, 16), "seeds": 2, "steps": 60, "lr": 5e-3, "batch": 8}
+    usual: dict[str, Any] = {"sizes": (4, 16), "seeds": 2}
+    if set(values.get("methods", METHODS)) & {"cloze", "lora"}:
+        usual |= {"steps": 60, "lr": 5e-3, "batch": 8}
     return FewshotConfig(**usual | values)
 
 
@@ -245,6 +247,21 @@ def test_a_size_is_a_list_of_one() -> None:
     with pytest.raises(ConfigError, match=r"^--set: sizes: write a list, like \[8\] \(got 8\)$"):
         load_settings(FewshotConfig, ["sizes=8"])
     assert load_settings(FewshotConfig, ["sizes=[8]"]).sizes == (8,)
+
+
+@pytest.mark.parametrize(
+    ("methods", "given", "need"),
+    [
+        (("knn",), {"prompt": "[MASK]"}, "methods=cloze"),
+        (("probe", "lora"), {"words": WORDS}, "methods=cloze"),
+        (("cloze", "lora"), {"neighbours": 5}, "methods=knn"),  # the default, but said
+        (("knn", "probe"), {"steps": 20}, "methods=cloze or lora"),
+    ],
+)
+def test_what_no_way_reads(methods: tuple[Any, ...], given: dict[str, Any], need: str) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(given))} would change nothing, .* only with {need}: "):
+        FewshotConfig(methods=methods, **given)
+    FewshotConfig(**given)  # all that are possible
 
 
 def test_one_class_each(tmp_path: Path, base: Path) -> None:

@@ -21,11 +21,13 @@ from typer.testing import CliRunner
 import unmask
 from unmask.checkpoint import load_model, save_model
 from unmask.cli import app
+from unmask.config import load_settings
 from unmask.errors import ConfigError, InputError, ModelError, OutputError, UserError
 from unmask.model.network import Model
 from unmask.predict import Answerer, Classifier, Tagger
 from unmask.progress import SILENT, Progress, Stage
 from unmask.runs import read_metrics
+from unmask.tasks.columns import Columns
 from unmask.tasks.examples import QuestionExample, TaggedExample, TextExample, count_repeated
 from unmask.tasks.finetune import finetune
 from unmask.tasks.kinds import Evaluation
@@ -473,6 +475,16 @@ SPACES = TaggedExample(("", " "), ("O", "B-X"))
         ("classify", GOODS, None, {"metric": "bleu"}, ConfigError, "no metric bleu; it has accuracy"),
         ("classify", GOODS, None, {"layers": 9}, ConfigError, "the model has 2 blocks"),
         ("classify", GOODS, None, {"length": 300}, ConfigError, "takes at most 48"),
+        ("tag", tagged(), None, {"long": "head"}, ConfigError, "long would change nothing, .* by classify"),
+        ("qa", questions(), None, {"long": "mean"}, ConfigError, "long would change nothing, .* by classify"),
+        (
+            "classify",
+            GOODS,
+            GOODS,
+            {"valid": 0.2},
+            ConfigError,
+            "valid would change nothing, .* where no file",
+        ),
         ("translate", GOODS, None, {}, ConfigError, "there is no task translate"),
         ("translate", "a.csv", None, {}, ConfigError, "there is no task translate"),
     ],
@@ -490,6 +502,34 @@ def test_mistakes_are_one_line(
     with pytest.raises(error, match=message):
         finetune(task, base, train, valid, tmp_path / "out", FinetuneConfig(**settings))
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "need"),
+    [
+        (["replay=0.2"], "replay_text"),
+        (["muon_lr=0.02"], "optimiser=muon"),
+        (["lora_alpha=8"], "lora"),
+        (["lora=0", "lora_matrices=all"], "lora"),
+    ],
+)
+def test_what_the_other_settings_leave_unread(given: list[str], need: str) -> None:
+    key = given[-1].partition("=")[0]
+    with pytest.raises(ConfigError) as told:
+        load_settings(FinetuneConfig, given)
+    assert str(told.value) == (
+        f"--set: {key} would change nothing, since it is read only with {need}: leave it out"
+    )
+    assert load_settings(FinetuneConfig, [*given, f"{key}="]).lora == 0  # the default again is not said
+
+
+@pytest.mark.parametrize(
+    ("task", "own"), [("tag", "words and tags"), ("qa", "question, context and answers")]
+)
+def test_columns_that_have_names_of_their_own(task: Any, own: str, base: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"words": ["a"], "tags": ["O"]}\n', "utf-8")
+    with pytest.raises(ConfigError, match=f"{task} reads {own}, and no column corpo: name none"):
+        finetune(task, base, tmp_path / "a.jsonl", out=tmp_path / "out", columns=Columns("corpo"))
 
 
 def test_nothing_is_written_over(tmp_path: Path, base: Path) -> None:

@@ -107,6 +107,36 @@ def test_train_extend_and_report_from_the_command_line(corpus: Path, tmp_path: P
     assert "avó" in figures["examples"]
 
 
+def refused(*args: object) -> str:
+    result = CliRunner().invoke(app, ["tokenizer", *map(str, args), "-q"])
+    assert isinstance(result.exception, ConfigError), result.output
+    return str(result.exception)
+
+
+def test_options_that_would_do_nothing_are_refused(corpus: Path, tmp_path: Path) -> None:
+    base, out = tmp_path / "base", tmp_path / "out"
+    unmask("tokenizer", corpus, "--vocab-size", "150", "-o", base, "-q")
+    more = ("--extend", base, corpus, "-o", out)
+    assert refused(*more, "--vocab-size", 160) == (
+        "--vocab-size 160: --extend adds to the 150 entries that are there: say --add 10 in its place"
+    )
+    for given in (("--vocab-size", 150), ("--kind", "bpe"), ("--lowercase",), ("--keep-accents",)):
+        assert (
+            "would change nothing, since --extend keeps 150 entries and their settings, and adds"
+            in refused(*more, *given)
+        )
+    assert "--set tokenizer.coverage=0.9 would change nothing" in refused(
+        *more, "--set", "tokenizer.coverage=0.9", "--set", "text.min_chars=3"
+    )
+    for given in (("--vocab-size", 160), ("--kind", "bpe"), ("--cased",)):
+        assert f"{given[0].replace('cased', 'lowercase')} would change nothing, since --report" in refused(
+            "--report", base, corpus, *given
+        )
+    for given in (("-o", out), ("--report", base)):
+        assert "--add: without --extend this does nothing" in refused(corpus, "--add", 50, *given)
+    assert not out.exists()
+
+
 def test_what_the_command_refuses(corpus: Path, tmp_path: Path) -> None:
     runner = CliRunner()
     wrong = runner.invoke(app, ["tokenizer", str(corpus), "-q"])

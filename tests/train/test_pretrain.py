@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from tests.train.conftest import final_weights, identical, rows, stopped_at
 
 from unmask.checkpoint import load_model
-from unmask.config import Recipe, TokenizerConfig, load_recipe, recipe_names
+from unmask.config import Recipe, TokenizerConfig, check_changes, load_recipe, recipe_names
 from unmask.data.batches import Batches
 from unmask.data.prepare import prepare
 from unmask.data.shards import Corpus
@@ -583,6 +583,49 @@ def test_changes_of_what_is_there_already(options: list[str], change: str, why: 
     wrong = CliRunner().invoke(app, given).exception
     assert isinstance(wrong, ConfigError)
     assert str(wrong) == f"--set {change} would change nothing, since {why}: leave it out"
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "need"),
+    [
+        (["batch.pairs=none", "batch.short=0.9"], "batch.short", "with batch.pairs=nsp or sop"),
+        (["batch={pairs = 'none', short = 0.9}"], "batch.short", "with batch.pairs=nsp or sop"),
+        (["train.schedule=cosine", "train.decay=0.3"], "train.decay", "with train.schedule=wsd"),
+        (["train.muon_lr=0.1", "train.optimiser=adamw"], "train.muon_lr", "with train.optimiser=muon"),
+        (
+            ["model.window=0", "model.global_every=1", "model.local_rope_base=5"],
+            "model.local_rope_base", "with model.window and model.global_every",
+        ),
+        (
+            ["train.stages=[{share = 1, length = 32}]", "batch.length=64"],
+            "batch.length", "with train.stages=[], as stages have lengths of their own",
+        ),
+        (["objective.causal=1", "batch.mask.ratio=0.3"], "batch.mask.ratio", "with objective.causal below 1"),
+        (
+            ["tokenizer.kind=unigram", "tokenizer.min_frequency=3"],
+            "tokenizer.min_frequency", "with tokenizer.kind=wordpiece or bpe",
+        ),
+    ],
+)  # fmt: skip
+def test_changes_that_the_recipe_does_not_read(
+    changes: list[str], key: str, need: str, tmp_path: Path
+) -> None:
+    from typer.testing import CliRunner
+
+    from unmask.cli import app
+
+    given = [part for change in changes for part in ("--set", change)]
+    command = ["pretrain", "tiny-docs", "--text", "a.txt", "-o", str(tmp_path / "run")]
+    wrong = CliRunner().invoke(app, [*command, *given]).exception
+    assert isinstance(wrong, ConfigError)
+    assert str(wrong) == f"--set {key} would change nothing, since it is read only {need}: leave it out"
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_what_a_recipe_itself_says_may_stand(name: str) -> None:
+    """A change may leave values unread that the recipe has: those nobody said."""
+    changes = ["train.optimiser=adamw", "train.schedule=linear", "train.lr=1e-4", "train.decay="]
+    check_changes(load_recipe(name, changes), changes)
 
 
 def test_a_run_that_began_with_such_a_change_goes_on(shards: Path, tmp_path: Path) -> None:

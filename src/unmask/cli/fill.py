@@ -14,7 +14,7 @@ from unmask.cli.options import (
     print_json_line,
     progress,
 )
-from unmask.errors import InputError
+from unmask.errors import ConfigError, InputError
 
 _EXAMPLES = """
     unmask fill --model model/ "O gato [MASK] no telhado."
@@ -41,8 +41,11 @@ def fill(
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many answers.")] = 5,
     pieces: Annotated[
-        int, typer.Option(min=1, help="A mask stands for a word of up to this many pieces, 16 at most.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1, help="A mask stands for a word of up to this many pieces, 16 at most.", show_default="1"
+        ),
+    ] = None,
     candidates: Annotated[
         str | None, typer.Option(metavar="WORD,WORD,…", help="Only these words.", show_default=False)
     ] = None,
@@ -52,6 +55,10 @@ def fill(
     """Fill the masks of a text, all of them together."""
     from unmask.text import read_texts
 
+    if candidates and pieces:
+        raise ConfigError(
+            f"--pieces {pieces} goes without --candidates, which may have any number: leave it out"
+        )
     if text is None:
         check_piped("give a text with a mask")
         text = "-"
@@ -62,7 +69,7 @@ def fill(
     mixed = False
     for number, one in enumerate(texts, 1):
         try:
-            fills = lm.fill(one, top=top, candidates=words, pieces=pieces, progress=shown)
+            fills = lm.fill(one, top=top, candidates=words, pieces=pieces or 1, progress=shown)
         except InputError as error:
             if text != "-":
                 raise

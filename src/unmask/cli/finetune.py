@@ -1,5 +1,6 @@
 """`unmask finetune`: a pretrained model and labelled examples to a model for a task."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -19,6 +20,7 @@ from unmask.cli.options import (
 from unmask.progress import counted
 
 if TYPE_CHECKING:
+    from unmask.config import Change
     from unmask.tasks.embed import EmbedResult
     from unmask.tasks.run import FinetuneResult
     from unmask.tasks.settings import FinetuneConfig
@@ -183,6 +185,7 @@ def finetune(
     }
     own = changes(set_, epochs=epochs, lr=lr, layers=layers, lora=lora, seeds=seeds, **texts)
     own += [] if batch_size is None else [Change("--batch-size", "batch", batch_size)]
+    _check_keys(task, own)
     columns, watch = Columns(text_column, pair_column, label_column, several), progress(quiet)
     result: FinetuneResult | EmbedResult
     if task == "embed":
@@ -199,6 +202,23 @@ def finetune(
         print_json(asdict(result)) if json_ else _print(result)
     if result.stopped:
         raise typer.Exit(128 + result.stopped)
+
+
+def _check_keys(task: str, given: "Sequence[str | Change]") -> None:
+    """Say of a setting that other tasks have whose it is."""
+    from unmask.errors import ConfigError
+    from unmask.tasks.settings import EmbedConfig, FinetuneConfig
+
+    vectors, others = EmbedConfig.model_fields.keys(), FinetuneConfig.model_fields.keys()
+    foreign = others - vectors if task == "embed" else vectors - others
+    those = "classify, tag, pair, qa and regress have" if task == "embed" else "embed has"
+    for change in given:
+        if isinstance(change, str):
+            key, told = change.partition("=")[0].strip(), f"--set {change}"
+        else:
+            key, told = change.key, change.option
+        if key in foreign:
+            raise ConfigError(f"{told}: {task} has no such setting, only {those}: leave it out")
 
 
 def _settings() -> "type[FinetuneConfig]":

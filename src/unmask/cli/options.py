@@ -164,6 +164,17 @@ def changes(given: Sequence[str] | None, **options: Any) -> "list[str | Change]"
     return [*(given or ()), *own]
 
 
+def refuse_without(options: Mapping[str, object], without: str) -> None:
+    """What would do nothing is a mistake."""
+    from unmask.errors import ConfigError
+
+    given = [option for option, value in options.items() if value is not None]
+    if given:
+        raise ConfigError(
+            f"{', '.join(given)}: without {without} this does nothing; add it, or leave this out"
+        )
+
+
 class Command(TyperCommand):
     """A command that refuses an option given twice, of which only the last would count."""
 
@@ -246,17 +257,6 @@ def recipe_section() -> "type[Section]":
 
 
 RecipeCommand = with_settings(recipe_section)
-
-
-def refuse_without(options: Mapping[str, object], without: str) -> None:
-    """What would do nothing is a mistake."""
-    from unmask.errors import ConfigError
-
-    given = [option for option, value in options.items() if value is not None]
-    if given:
-        raise ConfigError(
-            f"{', '.join(given)}: without {without} this does nothing; add it, or leave this out"
-        )
 
 
 def print_json(value: Any) -> None:

@@ -63,12 +63,15 @@ def predict(
     """
     from dataclasses import replace
 
+    from unmask.errors import ConfigError
     from unmask.predict import Classifier, MaskedLM, load
     from unmask.predict.tasks import TaskModel
     from unmask.tasks.apply import predict_file
     from unmask.tasks.columns import Columns
 
     loaded = load(model)
+    if long and not isinstance(loaded, Classifier):
+        raise ConfigError(f"--long {long} is for classifiers, and {model} is none: leave it out")
     if isinstance(loaded, TaskModel):
         loaded.settings = replace(loaded.settings, long=long or loaded.settings.long or "head")
     said = progress(quiet)

@@ -131,7 +131,7 @@ def corpus(
     folder: Annotated[Path, typer.Argument(help="A folder made by `unmask prepare`.", show_default=False)],
     verify: Annotated[bool, typer.Option("--verify", help="Compare every shard with its checksum.")] = False,
     alpha: Annotated[
-        float, typer.Option(min=0.01, max=1, help="Also show how often each language is drawn, q ∝ pᵅ.")
+        float, typer.Option(min=0, max=1, help="Also show how often each language is drawn, q ∝ pᵅ.")
     ] = 0.3,
     json_: Json = False,
     quiet: Quiet = False,

@@ -46,8 +46,11 @@ def score(
         ),
     ] = None,
     method: Annotated[
-        str, typer.Option(metavar="word-l2r|token", help="Mask a word's later pieces too, or not.")
-    ] = "word-l2r",
+        str | None,
+        typer.Option(
+            metavar="word-l2r|token", help="Mask a word's later pieces too, or not.", show_default="word-l2r"
+        ),
+    ] = None,
     tokens: Annotated[bool, typer.Option("--tokens", help="The score of every token as well.")] = False,
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut off what is too long.")] = False,
     column: Column = "text",
@@ -55,21 +58,25 @@ def score(
     quiet: Quiet = False,
 ) -> None:
     """Pseudo-log-likelihood of each line (of a causal model, log-likelihood): score, perplexity, text."""
-    from unmask.predict.score import check_method
+    from unmask.errors import ConfigError
+    from unmask.predict.score import METHODS, check_method
     from unmask.text import placed_texts
 
-    check_method(method)
+    chosen = METHODS[0] if method is None else method
+    check_method(chosen)
     if not files:
         check_piped("name a file")
     tell = progress(quiet)
     chunks = _chunks(placed_texts(files or ["-"], tell, column))
     first = next(chunks)  # a file that cannot be read is told before the model is loaded
     lm = load_language_model(model, quiet)
+    if method and lm.config.causal:
+        raise ConfigError(f"--method {method}: a causal model masks nothing, it has one method: leave it out")
     from unmask.predict.inputs import TooLongError
 
     for chunk in chain([first], chunks):
         try:
-            scores = lm.score([text for _, text in chunk], method, truncate, tell)
+            scores = lm.score([text for _, text in chunk], chosen, truncate, tell)
         except TooLongError as error:
             place, text = chunk[error.number]
             raise error.at(f"{place} ({text[:_SHOWN] + '…'!r})") from None

@@ -1,5 +1,6 @@
 """`unmask tokenizer`: train a vocabulary, add to one, or measure one."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,9 +16,12 @@ from unmask.cli.options import (
     changes,
     print_json,
     progress,
+    refuse_without,
 )
 
 if TYPE_CHECKING:
+    from unmask.config import Change
+    from unmask.tokenizer import Tokenizer
     from unmask.tokenizer.report import VocabularyReport
 
 _EXAMPLES = """
@@ -29,6 +33,7 @@ _EXAMPLES = """
 
     unmask tokenizer --report vocab/ pt=other.txt --word gatinho --json
 """
+_ADDED = 1000
 
 
 def register(app: typer.Typer) -> None:
@@ -57,7 +62,9 @@ def tokenizer(
     extend: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Add entries to this tokenizer.", show_default=False)
     ] = None,
-    add: Annotated[int, typer.Option(min=1, help="How many entries --extend adds.")] = 1000,
+    add: Annotated[
+        int | None, typer.Option(min=1, help="How many entries --extend adds.", show_default=str(_ADDED))
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option(
@@ -77,7 +84,7 @@ def tokenizer(
     quiet: Quiet = False,
 ) -> None:
     """Train a vocabulary from text, add entries to one, or report how well one fits."""
-    from unmask.config import load_recipe
+    from unmask.config import check_changes, load_recipe
     from unmask.errors import ConfigError, OutputError
     from unmask.predict.folders import find_tokenizer
     from unmask.text import find_sources
@@ -89,19 +96,25 @@ def tokenizer(
     if extend and out and extend.resolve() == out.resolve():
         raise OutputError(f"{out} is the tokenizer to start from: write the new one to another folder")
     own = {"kind": kind, "vocab_size": vocab_size, "lowercase": lowercase, "strip_accents": strip_accents}
-    settings = load_recipe(recipe, changes(set_, **{f"tokenizer__{key}": v for key, v in own.items()}))
+    asked = changes(set_, **{f"tokenizer__{key}": v for key, v in own.items()})
+    settings = load_recipe(recipe, asked)
+    check_changes(settings, [each for each in set_ or () if each.strip().startswith("tokenizer.")])
+    if not extend:
+        refuse_without({"--add": add}, "--extend")
     show, words = progress(quiet), word or ()
+    loaded = Tokenizer.load(find_tokenizer(given), show) if (given := extend or report) else None
+    if loaded:
+        _refuse_training(asked, loaded, vocab_size if extend else None, bool(extend))
     if out:
         check_free(out, overwrite)
-    if report:
-        loaded = Tokenizer.load(find_tokenizer(report), show)
+    if loaded and report:
         result = measure_tokenizer(loaded, find_sources(texts, out), settings.text, words, show)
         if out:
             result.save(out)
     elif not out:
         raise ConfigError("say where to write the tokenizer: -o DIR")
     else:
-        base = (Tokenizer.load(find_tokenizer(extend), show), add) if extend else None
+        base = (loaded, add or _ADDED) if loaded else None
         result = build_tokenizer(find_sources(texts, out), out, settings, base, words, show)
     if json_:
         from dataclasses import asdict
@@ -109,6 +122,29 @@ def tokenizer(
         print_json(asdict(result))
     else:
         _print_report(result)
+
+
+def _refuse_training(
+    asked: "Sequence[str | Change]", base: "Tokenizer", size: int | None, extend: bool
+) -> None:
+    """Refuse settings of a vocabulary that is there already."""
+    from unmask.errors import ConfigError
+
+    given = [
+        f"--set {each}" if isinstance(each, str) else each.option
+        for each in asked
+        if not isinstance(each, str) or each.strip().startswith("tokenizer.")
+    ]
+    if size is not None and size > base.vocab_size:
+        raise ConfigError(
+            f"--vocab-size {size}: --extend adds to the {base.vocab_size:,} entries that are there: say"
+            f" --add {size - base.vocab_size} in its place"
+        )
+    if given:
+        told = "--report measures a vocabulary that is there"
+        if extend:
+            told = f"--extend keeps {base.vocab_size:,} entries and their settings, and adds what --add says"
+        raise ConfigError(f"{', '.join(given)} would change nothing, since {told}: leave it out")
 
 
 def _print_report(result: "VocabularyReport") -> None:

@@ -1,6 +1,6 @@
 """What every kind of suite is given, and how it reads its rows."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +11,9 @@ from unmask.evaluation.suites import Found
 from unmask.predict import MaskedLM, load
 from unmask.predict.predictor import Predictor
 from unmask.progress import SILENT, Progress
+from unmask.tasks.columns import class_name
 from unmask.text import text_hash
+from unmask.text.columns import not_text
 from unmask.text.sources import Source
 from unmask.text.tables import nothing_in, read_table
 
@@ -64,14 +66,35 @@ class Context:
         return [items[number] for number in sorted(numbers[: self.sample])]
 
 
-def rows(path: Path, *columns: str) -> Iterator[dict[str, Any]]:
-    """The rows of a table, each with the columns asked for."""
+def rows(
+    path: Path, texts: Sequence[str], names: Sequence[str] = (), maybe: Collection[str] = ()
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Where each row of a table stands, and its values: every text and every name asked for is one.
+
+    Names, of classes and groups, may be numbers. Columns in `maybe` may be missing, or hold nothing (None).
+    """
     source, found = Source(path, path.name), False
     for place, row in read_table(source, _LONGEST_LINE):
-        missing = [column for column in columns if column not in row]
+        missing = [column for column in (*texts, *names) if column not in row and column not in maybe]
         if missing:
             raise InputError(f"{place}: there is no column {missing[0]}, only {', '.join(row)}")
         found = True
-        yield row
+        held = {column: row[column] for column in (*texts, *names) if column in row}
+        yield (
+            place,
+            row | {c: _text(value, c, place, c in names, c in maybe) for c, value in held.items()},
+        )
     if not found:
         raise nothing_in(source, "row")
+
+
+def _text(value: object, column: str, place: str, name: bool, maybe: bool) -> str | None:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        if maybe:
+            return None
+        raise not_text(None, column, place)  # as text, nothing would be the likeliest of all
+    if name and isinstance(value, int | float) and value == value:
+        return class_name(value)
+    if not isinstance(value, str):
+        raise not_text(value, column, place)
+    return value

@@ -15,7 +15,8 @@ _MEASURES = (
     Measure("original accuracy", "mean", ("original",)),
     Measure("contrast accuracy", "mean", ("contrast",)),
 )
-_COLUMNS = ("task", "text", "label", "edited", "edited_label")
+_TEXTS = ("text", "edited", "premise")
+_NAMES = ("task", "label", "edited_label")
 Row = Mapping[str, Any]
 
 
@@ -25,15 +26,15 @@ def contrast(context: Context, suite: ContrastSuite) -> Outcome:
         (f"{path.stem}/{number}", row)
         for pattern in suite.files
         for path in context.found.paths(pattern)
-        for number, row in enumerate(rows(path, *_COLUMNS))
+        for number, (_, row) in enumerate(rows(path, _TEXTS, _NAMES, ("premise",)))
     ]
     tasks: dict[str, list[tuple[str, Row]]] = {}
     for name, found in context.some(named):
-        tasks.setdefault(str(found["task"]), []).append((name, found))
+        tasks.setdefault(found["task"], []).append((name, found))
     items, left_out = [], {}
     for task, members in tasks.items():
         given = [row for _, row in members]
-        labels = {str(row[key]).lower() for row in given for key in ("label", "edited_label")}
+        labels = {row[key].lower() for row in given for key in ("label", "edited_label")}
         if isinstance(context.subject.predictor, Classifier) and not _fits(context.subject.predictor, labels):
             left_out[task] = f"the model's classes are {', '.join(context.subject.predictor.config.labels)}"
             continue
@@ -43,7 +44,7 @@ def contrast(context: Context, suite: ContrastSuite) -> Outcome:
             continue
         texts, edits = (_judge(context, suite, task, given, key) for key in ("text", "edited"))
         for (name, row), one, other in zip(members, texts, edits, strict=True):
-            original, changed = one == str(row["label"]).lower(), other == str(row["edited_label"]).lower()
+            original, changed = one == row["label"].lower(), other == row["edited_label"].lower()
             items.append(
                 {"id": name, "task": task, "original": float(original), "contrast": float(changed)}
                 | {"both": float(original and changed)}
@@ -57,8 +58,8 @@ def contrast(context: Context, suite: ContrastSuite) -> Outcome:
 def _judge(context: Context, suite: ContrastSuite, task: str, given: Sequence[Row], key: str) -> list[str]:
     """The label that the model gives to each text, in small letters."""
     model = context.subject.predictor
-    texts = [str(row[key]) for row in given]
-    premises = [str(row["premise"]) for row in given if "premise" in row] or None
+    texts = [row[key] for row in given]
+    premises = [row["premise"] for row in given if row.get("premise")] or None
     if premises is not None and len(premises) < len(given):
         raise InputError(f"{context.found.name}: of {task} some rows have a premise and others none")
     if isinstance(model, Classifier):
@@ -70,7 +71,15 @@ def _judge(context: Context, suite: ContrastSuite, task: str, given: Sequence[Ro
         raise InputError(
             f"{context.found.name}: there is no prompt for {task}; those there are: {list(suite.prompts)}"
         )
-    return _ask(model, suite.prompts[task], texts, premises)
+    prompt = suite.prompts[task]
+    words = {label.lower() for label in prompt.words}
+    labels = [row[key] for row in given for key in ("label", "edited_label")]
+    if (other := next((label for label in labels if label.lower() not in words), None)) is not None:
+        raise InputError(
+            f"{context.found.name}: the prompt for {task} has no word for the label {other!r}, only for"
+            f" {', '.join(prompt.words)}"
+        )
+    return _ask(model, prompt, texts, premises)
 
 
 def _unwritable(context: Context, suite: ContrastSuite, task: str) -> str | None:

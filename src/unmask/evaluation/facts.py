@@ -73,11 +73,11 @@ def read_facts(context: Context, suite: FactsSuite) -> list[Fact]:
     for pattern in suite.files:
         for path in context.found.paths(pattern):
             templates = None if suite.patterns is None else _templates(context, suite, path)
-            columns = (suite.answer,) if templates else (suite.prompt, suite.answer)
-            for number, row in enumerate(rows(path, *columns)):
-                answer, subject = str(row[suite.answer]), str(row.get(suite.prompt, ""))
+            table = rows(path, (suite.prompt, suite.answer), (suite.relation,), (suite.relation,))
+            for number, (_, row) in enumerate(table):
+                answer, subject = row[suite.answer], row[suite.prompt]
                 prompts = [subject] if templates is None else [t.replace("[X]", subject) for t in templates]
-                relation = str(row.get(suite.relation, path.stem))
+                relation = row.get(suite.relation) or path.stem
                 found.append(Fact(f"{path.stem}/{number}", relation, tuple(prompts), answer))
     if suite.limit is None:
         return found
@@ -95,7 +95,7 @@ def _templates(context: Context, suite: FactsSuite, path: Path) -> list[str]:
     by_relation = {file.stem: file for file in context.found.paths(suite.patterns)}
     if path.stem not in by_relation:
         raise InputError(f"{path}: there is no file of phrasings for {path.stem}")
-    patterns = [str(row["pattern"]) for row in rows(by_relation[path.stem], "pattern")]
+    patterns: list[str] = [row["pattern"] for _, row in rows(by_relation[path.stem], ("pattern",))]
     return [pattern.replace("[Y]", MASKS[0]) for pattern in patterns[: suite.phrasings]]
 
 

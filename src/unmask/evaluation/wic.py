@@ -63,12 +63,16 @@ def read_uses(context: Context, pattern: str) -> tuple[list[Use], Bools, list[st
             _, _, places, *sentences = line
             for side, place, sentence in zip(uses, places.split("-"), sentences, strict=True):
                 words = sentence.split(" ")
-                side.append((words, range(len(words))[int(place)]))
+                if not words[range(len(words))[int(place)]]:
+                    raise ValueError(place)
+                side.append((words, int(place)))
         except (ValueError, IndexError):
             raise InputError(
                 f"{paths[0]}, line {number}: write lemma, part of speech, positions (2-5) and two sentences,"
                 " with tabs between"
             ) from None
+    if (odd := next((n for n, answer in enumerate(gold, 1) if answer not in ("T", "F")), None)) is not None:
+        raise InputError(f"{paths[1]}, line {odd}: {gold[odd - 1][:40]!r} is no answer: write T or F")
     kept = context.some(range(len(lines)), lambda number: "\t".join(lines[number]))
     chosen = [side[number] for side in uses for number in kept]
     return chosen, np.array([gold[n] for n in kept]) == "T", [lines[n][1] for n in kept]

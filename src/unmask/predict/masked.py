@@ -75,16 +75,23 @@ class MaskedLM(Predictor):
         """Pseudo-log-likelihood of one text or many; of a causal model the log-likelihood itself."""
         check_method(method)
         many = as_list(texts)
-        encodings = self.inputs.encode(many, truncate)
-        places = [targets(encoding, self.tokenizer) for encoding in encodings]
+        encodings, places = self.scored_places(many, truncate)
         if self.config.causal:
-            # Nothing stands before the first token, unless the template opens the text.
-            places = [where[where > 0] for where in places]
             logs = self._score_causal(encodings, places, progress)
         else:
             logs = self._score_masked(encodings, places, method, progress)
         scores = collect(many, encodings, places, logs, self.tokenizer)
         return scores[0] if isinstance(texts, str) else scores
+
+    def scored_places(
+        self, texts: Sequence[str], truncate: bool = False
+    ) -> tuple[list[Encoding], list[Ints]]:
+        """Texts as tokens, and the places of those that `score` asks for."""
+        encodings = self.inputs.encode(texts, truncate)
+        places = [targets(encoding, self.tokenizer) for encoding in encodings]
+        if self.config.causal:  # nothing stands before the first token, unless the template opens the text
+            places = [where[where > 0] for where in places]
+        return encodings, places
 
     @overload
     def follows(  # type: ignore[overload-overlap]

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from unmask.errors import InputError, ModelError, OutputError
+from unmask.errors import ConfigError, InputError, ModelError, OutputError
 from unmask.files import atomic_path, check_new
 from unmask.model.network import Model
 from unmask.predict.answer import Answerer
@@ -27,9 +27,11 @@ from unmask.tasks.read import (
     TAGS,
     WORDS,
     check_tags,
+    check_words,
     file_form,
     list_of,
     open_source,
+    refuse_columns,
     rows_of,
     stream_examples,
     text_rows,
@@ -79,8 +81,11 @@ def predictions(
     if isinstance(model, Classifier):
         return _chunked(_text_rows(model, path, columns, progress), lambda rows: _classified(model, rows))
     if isinstance(model, Tagger):
+        if columns.pair is not None:
+            raise ConfigError(f"tags are of single texts: leave --pair-column {columns.pair} out")
         return _chunked(_word_rows(model, path, columns, progress), lambda rows: _tagged(model, rows))
     if isinstance(model, Answerer):
+        refuse_columns("qa", columns)
         return _chunked(_question_rows(path), lambda rows: _answered(model, rows))
     if isinstance(model, MaskedLM) and isinstance(model.model, Model) and model.model.pair_head:
         progress.say("yes or no: whether each second text follows the first; for labels, fine-tune the model")
@@ -180,7 +185,7 @@ def _table_rows(
                 check_tags(words, row[own], place)
             elif tagged:
                 row = row | {tagged: [UNTAGGED] * len(words)}
-            yield row, tuple(map(str, words))
+            yield row, check_words(words, place)
             continue
         chosen = resolve(tuple(row), "classify", columns, place, labelled=False)
         if chosen not in told:

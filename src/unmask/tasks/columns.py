@@ -161,15 +161,16 @@ def _number(value: Any, place: str, comma: bool) -> float:
 def _classes(value: Any, place: str) -> str | tuple[str, ...]:
     """One class, or a tuple of them if the value is a list or has `|` between them."""
     if isinstance(value, list):
-        return tuple(_name(each) for each in value)
+        return tuple(class_name(each) for each in value)
     if value is None or value != value or (isinstance(value, str) and not value.strip()):
         raise InputError(f"{place}: the label is missing; remove the row or mend it")
     if isinstance(value, str) and "|" in value:
         return tuple(part.strip() for part in value.split("|") if part.strip())
-    return _name(value)
+    return class_name(value)
 
 
-def _name(value: Any) -> str:
+def class_name(value: Any) -> str:
+    """A class as it is written: numbers alike in every format."""
     if isinstance(value, bool):
         return str(value).lower()  # as .jsonl has it
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()

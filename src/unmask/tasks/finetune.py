@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.checkpoint import read_values, save_model
-from unmask.config import ModelConfig
+from unmask.config import ModelConfig, Needs, unread
 from unmask.errors import ConfigError, InputError
 from unmask.model.network import Model
 from unmask.model.published import read_config
@@ -73,6 +73,16 @@ def finetune(  # noqa: PLR0913  the last is given by name alone
 
     A model that `out` holds already is replaced at the end, if `overwrite` says so.
     """
+    windows = task in ("tag", "qa")
+    needs: Needs[FinetuneConfig] = {
+        "long": (
+            "by classify, pair and regress, as others read long texts in windows",
+            lambda _: not windows,
+        ),
+        "valid": ("where no file of validation examples is given", lambda _: valid is None),
+    }
+    if reason := unread(settings, sorted(settings.model_fields_set), needs):
+        raise ConfigError(reason)
     texts = (settings.replay_text, settings.report_forgetting)
     check_target(Path(out), overwrite, (find_folder(model), train, valid, *texts))
     training = load_examples(task, train, columns, progress)

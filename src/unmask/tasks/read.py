@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from unmask.errors import InputError
+from unmask.errors import ConfigError, InputError
 from unmask.progress import SILENT, Progress, counted
 from unmask.tasks.columns import USUAL, Columns, TextTask, is_header, resolve, text_example
 from unmask.tasks.conll import normalise_tags, read_conll, read_conllu
 from unmask.tasks.examples import Example, TaggedExample, TextExample
 from unmask.tasks.squad import placed, read_row, read_squad, told_apart
 from unmask.tasks.xml_pairs import read_pairs
+from unmask.text.columns import not_text
 from unmask.text.sources import COMPRESSIONS, Source
 from unmask.text.tables import LIMIT, Rows, decimal_comma, nothing_in, read_table
 
@@ -91,12 +92,21 @@ def rows_of(source: Source, form: str, columns: Columns = USUAL) -> Rows:
 def _examples(
     task: Task, source: Source, form: str, columns: Columns, labelled: bool, progress: Progress
 ) -> Iterator[Example]:
+    if task in ("tag", "qa"):
+        refuse_columns(task, columns)
     if task == "tag":
         yield from _tagged(source, form, labelled)
     elif task == "qa":
         yield from _questions(source, form, labelled)
     else:
         yield from (example for _, example in text_rows(task, source, form, columns, labelled, progress))
+
+
+def refuse_columns(task: Task, columns: Columns) -> None:
+    """Refuse names of columns where they have names of their own."""
+    if columns.said:
+        own = "words and tags" if task == "tag" else "question, context and answers"
+        raise ConfigError(f"{task} reads {own}, and no column {columns.said[0]}: name none")
 
 
 def text_rows(
@@ -153,10 +163,20 @@ def _tagged_row(row: Mapping[str, Any], place: str, labelled: bool) -> TaggedExa
     if words is None or (labelled and tags is None):
         raise InputError(f"{place}: write a list of words and a list of tags; the row has {', '.join(row)}")
     if not labelled:
-        return TaggedExample(tuple(map(str, words)), place=place)
+        return TaggedExample(check_words(words, place), place=place)
     assert tags is not None
     check_tags(words, tags, place)
-    return TaggedExample(tuple(map(str, words)), tuple(map(str, tags)), place)
+    if None in tags:
+        raise InputError(f"{place}: a word has no tag; remove the row or mend it")
+    return TaggedExample(check_words(words, place), tuple(map(str, tags)), place)
+
+
+def check_words(words: Sequence[Any], place: str) -> tuple[str, ...]:
+    """The words of a row, every one of them text."""
+    for word in words:
+        if not isinstance(word, str):
+            raise not_text(word, "the list of words", place)
+    return tuple(words)
 
 
 def check_tags(words: Sequence[Any], tags: Sequence[Any], place: str) -> None:

@@ -1,10 +1,11 @@
 """How a model is fine-tuned, made to give sentence vectors, or tried on few examples; without torch."""
 
+from collections.abc import Callable
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from unmask.config import Count, ModelConfig, Positive, Section, Share, TrainConfig
+from unmask.config import AnySection, Count, ModelConfig, Needs, Positive, Section, Share, TrainConfig, unread
 from unmask.errors import ConfigError
 from unmask.predict.settings import STRIDE
 
@@ -18,6 +19,13 @@ METHODS: tuple[Method, ...] = get_args(Method)
 def usual_rate(base: float, model: ModelConfig) -> float:
     """A rate for a model, from that of one 768 wide; norms after the sums bear less of a rise."""
     return min(HIGHEST_LR, base * (768 / model.width) ** (2 if model.norm == "before" else 1))
+
+
+def _check_read(settings: AnySection, needs: Needs[AnySection]) -> AnySection:
+    """Refuse what was said, and with the other settings is not read."""
+    if reason := unread(settings, sorted(settings.model_fields_set), needs):
+        raise ValueError(reason)
+    return settings
 
 
 class FinetuneConfig(Section):
@@ -87,7 +95,7 @@ class FinetuneConfig(Section):
             raise ValueError("lora and muon exclude each other: adapters are trained with adamw")
         if self.replay_text and self.layers == 0:
             raise ValueError("layers = 0 changes nothing that a replay could keep: leave one of them out")
-        return self
+        return _check_read(self, _FINETUNE_NEEDS)
 
     def suited(self, model: ModelConfig) -> Self:
         """With a rate that suits a model; adapters are small and begin at zero."""
@@ -113,6 +121,14 @@ class FinetuneConfig(Section):
         )
 
 
+_FINETUNE_NEEDS: Needs[FinetuneConfig] = {
+    "muon_lr": ("with optimiser=muon", lambda one: one.optimiser == "muon"),
+    "lora_alpha": ("with lora", lambda one: one.lora),
+    "lora_matrices": ("with lora", lambda one: one.lora),
+    "replay": ("with replay_text", lambda one: one.replay_text),
+}
+
+
 class EmbedConfig(Section):
     """Settings of a training of sentence vectors; `--set key=value` changes one."""
 
@@ -127,7 +143,7 @@ class EmbedConfig(Section):
     """Cosines are divided by it: the lower, the more the nearest others count."""
     length: Annotated[int, Field(ge=8)] | None = None
     """Tokens of the longest text, the rest is cut off; by default what the model takes up to 128."""
-    dropout: Share | None = None
+    dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
     """By default the model's own; texts alone need some, and have 0.1 if the model has none."""
     warmup: Share = 0.1
     """Share of the steps over which the learning rate rises from 0; then it falls to 0 in a line."""
@@ -177,3 +193,22 @@ class FewshotConfig(Section):
     """Rank of the adapters."""
     length: Annotated[int, Field(ge=8)] | None = None
     """Tokens of the longest text; by default what the model takes up to 512."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "FewshotConfig":
+        return _check_read(self, _FEWSHOT_NEEDS)
+
+
+def _tries(*methods: Method) -> Callable[[FewshotConfig], bool]:
+    """Whether one of these ways may be among those to compare."""
+    return lambda one: one.methods is None or not set(methods).isdisjoint(one.methods)
+
+
+_FEWSHOT_NEEDS: Needs[FewshotConfig] = {
+    "neighbours": ("with methods=knn", _tries("knn")),
+} | {
+    name: ("with methods=cloze", _tries("cloze")) for name in ("prompt", "words")
+} | {
+    name: ("with methods=cloze or lora", _tries("cloze", "lora"))
+    for name in ("steps", "batch", "lr", "lora", "length")
+}  # fmt: skip

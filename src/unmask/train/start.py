@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unmask.config import Change, Recipe, load_recipe
+from unmask.config import Change, Recipe, check_changes, load_recipe
 from unmask.errors import ConfigError
 from unmask.predict.folders import find_folder
 from unmask.runs import RECIPE
@@ -38,6 +38,7 @@ def settle(
     settings = load_recipe(recipe, changes)
     if not (resume and (run / RECIPE).is_file()):  # an earlier version may have begun it with such a change
         _check_read(changes, data is not None, base is not None, bool(settings.objective.teachers))
+        check_changes(settings, changes)
     for teacher in settings.objective.teachers:
         find_folder(teacher)
     check_place(run)
