@@ -21,18 +21,10 @@ O banco|Um banco / de madeira|de pedra / ficava na praça|ficava no jardim / per
 Onde mora|Onde vive / Ana|Pedro|Marta|João|Rita
 """
 CHANGES = {
-    "text.documents": "line",
-    "text.min_chars": 1,
-    "tokenizer.vocab_size": 230,
-    "tokenizer.lowercase": False,
-    "prepare.valid": 0.05,
-    "model.width": 64,
-    "model.heads": 2,
-    "model.inner": 128,
-    "model.init_std": 0.1,
-    "train.steps": 160,
-    "train.batch_tokens": 1024,
-}
+    "text.documents": "line", "text.min_chars": 1, "tokenizer.vocab_size": 230, "tokenizer.lowercase": False,
+    "prepare.valid": 0.05, "model.width": 64, "model.heads": 2, "model.inner": 128, "model.init_std": 0.1,
+    "train.steps": 160, "train.batch_tokens": 1024,
+}  # fmt: skip
 
 
 def sentences(world: str) -> list[str]:

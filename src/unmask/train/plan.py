@@ -67,7 +67,7 @@ def make_plan(
     material: Material, machine: Machine, measure: bool = False, progress: Progress = SILENT
 ) -> RunPlan:
     """The plan of a run; measured if asked, or if the recipe sets a time."""
-    recipe = material.recipe
+    recipe, parameters = material.recipe, parameter_count(material.model())  # gone before others are made
     speed = probe(material, machine, progress) if measure or recipe.train.seconds else None
     epoch = epoch_tokens(material.corpus, Schedule(recipe, 1).stages()[0].length)
     steps = _steps(recipe, epoch, speed.tokens_per_s if speed else 0.0)
@@ -77,7 +77,7 @@ def make_plan(
         tokens_per_step=recipe.train.batch_tokens,
         tokens=tokens,
         epochs=tokens / epoch,
-        parameters=parameter_count(material.model()),
+        parameters=parameters,
         **(speed._asdict() if speed else {}),
     )
 
