@@ -258,7 +258,8 @@ def _option(option: Any) -> str:
     )
     default = option.default
     told = default is not None and default is not False and default != () and not callable(default)
-    value = "required" if option.required else f"`{default}`" if told else ""
+    said = option.show_default if isinstance(getattr(option, "show_default", None), str) else ""
+    value = "required" if option.required else f"`{default}`" if told else said
     return f"| {shown} | {value} | {_line(option.help or '')} |"
 
 

@@ -3,6 +3,7 @@ import gzip
 import io
 import json
 import lzma
+import math
 import sys
 import tracemalloc
 from collections.abc import Callable
@@ -318,6 +319,14 @@ def test_a_text_of_several_columns(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match=r"no column titulo, only .*did you mean título"):
         read(path, column="{titulo} {corpo}")
     assert [text for _, text in placed_texts(one_source(str(path)), made)] == expected
+
+
+def test_parts_that_are_missing_numbers_or_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"a": ["um", "dois"], "b": [math.nan, 2.5], "c": [b"x", b"y"]}), path)
+    assert read(path, column="{a} {b}") == ["um ", "dois 2.5"]
+    with pytest.raises(InputError, match=r"row 1: c holds b'x', not text"):
+        read(path, column="{a} {c}")
 
 
 def test_a_part_of_a_text_is_no_list(tmp_path: Path) -> None:

@@ -285,6 +285,20 @@ def test_patience_ends_a_run_with_its_best_weights(
         assert identical(run, parts)
 
 
+@pytest.mark.parametrize("steps", [4, 6])
+def test_patience_keeps_the_best_weights_of_a_run_that_ends_as_planned(
+    steps: int, small: Make, shards: Path, tmp_path: Path
+) -> None:
+    """Before it would end the run, and just when it would."""
+    result = pretrain(small(*SPOILT, f"train.steps={steps}"), tmp_path / "run", Start(data=shards))
+    losses = {row["step"]: row["loss"] for row in read_metrics(tmp_path / "run") if row["split"] == "valid"}
+    best = min(losses, key=lambda step: losses[step])
+    assert best < steps
+    assert (result.steps, result.without_gain, result.model_step) == (steps, None, best)
+    assert result.valid
+    assert result.valid.loss == pytest.approx(losses[best])
+
+
 def test_the_best_weights_that_are_gone_are_no_model(small: Make, shards: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     result = pretrain(small(*SPOILT), run, Start(data=shards))

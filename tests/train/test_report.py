@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable
 from html import unescape
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,15 @@ from unmask.charts import number_text
 from unmask.checkpoint import load_model
 from unmask.cli import app
 from unmask.config import Recipe
+from unmask.data.prepare import prepare
 from unmask.data.shards import Corpus
 from unmask.errors import InputError, UserError
 from unmask.model.network import Model
 from unmask.predict import load
 from unmask.runs import Metrics, read_metrics
+from unmask.text import find_sources
 from unmask.tokenizer import Tokenizer
+from unmask.tokenizer.build import build_tokenizer
 from unmask.train.board import Board
 from unmask.train.cloze import Clozes, choose_clozes, read_clozes
 from unmask.train.frequency import Bands, token_counts
@@ -260,6 +263,51 @@ def test_sentences_come_from_the_validation_text(small: Make, shards: Path) -> N
     assert [cloze.text for cloze in again] == [cloze.text for cloze in chosen]
     other = choose_clozes(valid, tokenizer, small("seed=5"), counts)
     assert [cloze.text for cloze in other] != [cloze.text for cloze in chosen]
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram", "bpe"])
+def test_the_hole_of_a_chosen_sentence_is_a_word(kind: str, small: Make, tmp_path: Path) -> None:
+    who = [
+        "O padeiro",
+        "A costureira",
+        "O ferreiro",
+        "A vizinha",
+        "O carteiro",
+        "A enfermeira",
+        "O marinheiro",
+    ]
+    did = ["trouxe", "perdeu", "encontrou", "guardou", "vendeu", "pintou", "esqueceu", "escondeu"]
+    what = ["o chapéu", "a bicicleta", "um retrato", "uma cadeira", "o relógio", "a lanterna", "dois livros"]
+    where = [
+        "na cozinha",
+        "perto do mercado",
+        "depois da chuva",
+        "antes do almoço",
+        "no domingo",
+        "em Aveiro",
+    ]
+    lines = [f"{' '.join(words)}." for words in product(who, did, what, where)]
+    (tmp_path / "a.txt").write_text("\n".join(lines), "utf-8")
+    size = {"wordpiece": 150, "unigram": 80, "bpe": 400}[kind]
+    changes = (f"tokenizer.kind={kind}", f"tokenizer.vocab_size={size}", "text.documents=line")
+    recipe = small(*changes, "prepare.valid=0.05", "prepare.deduplicate=false", "text.min_chars=1")
+    sources = find_sources([f"pt={tmp_path / 'a.txt'}"])
+    build_tokenizer(sources, tmp_path / "vocab", recipe)
+    tokenizer = Tokenizer.load(tmp_path / "vocab")
+    prepare(sources, tokenizer, tmp_path / "shards", recipe, workers=1)
+    valid, counts = Corpus.open(tmp_path / "shards", "valid"), token_counts(Corpus.open(tmp_path / "shards"))
+    model = gather(recipe, tmp_path, Start(data=tmp_path / "shards")).model()
+    model.heads["mlm"].bias.data[: tokenizer.vocab_size][~torch.from_numpy(tokenizer.openings)] += 50
+    filled = Clozes(valid, tokenizer, recipe, CPU, counts)(model)
+    assert filled
+    for fill in filled:
+        before, mask, _ = fill["text"].partition(tokenizer.mask_token)
+        assert mask
+        assert before[-1:] in ("", " ")
+        entries = tokenizer.encode(f"a {fill['word']}", special=False).ids
+        assert any(tokenizer.openings[entry] for entry in entries[1:])  # a word, or the beginning of one
+    for cloze in choose_clozes(valid, tokenizer, recipe, counts):
+        assert tokenizer.encode(cloze.text).ids.tolist() == cloze.ids.tolist()
 
 
 def test_sentences_of_a_file(small: Make, shards: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tests.train.conftest import SMALL, final_weights, identical
 import unmask
 from unmask.config import Recipe
 from unmask.errors import ConfigError, OutputError
+from unmask.text import find_sources
 from unmask.train.pretrain import pretrain
 from unmask.train.start import Start
 
@@ -31,6 +32,14 @@ def test_a_run_from_text(text: Path, tmp_path: Path) -> None:
         unmask.pretrain("tiny-docs", str(tmp_path / "run"), sources, changes=sizes | changes)
     again = unmask.pretrain("tiny-docs", tmp_path / "run", sources, None, None, sizes | changes, resume=True)
     assert again == result
+    tables = find_sources(sources)
+    other = unmask.pretrain("tiny-docs", tmp_path / "other", tables, changes=sizes | changes)
+    assert other.valid == result.valid
+    with pytest.raises(ConfigError, match=r"write the keys of train with a dot"):
+        unmask.pretrain("tiny-docs", tmp_path / "new", sources, changes={"train": {"steps": 2}})
+    with pytest.raises(ConfigError, match=r"prepare\.valid = 0 leaves no text"):
+        waits = {"train.patience": 2, "prepare.valid": 0}
+        unmask.pretrain("tiny-docs", tmp_path / "new", sources, changes=waits)
 
 
 def _parted(change: str) -> tuple[str, str]:

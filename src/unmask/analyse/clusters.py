@@ -115,7 +115,7 @@ def _arranged(points: Floats, members: Ints) -> Groups:
     order = np.argsort(-sizes, kind="stable")
     members = np.argsort(order)[number]
     centres = np.stack([points[members == k].mean(0) for k in range(len(order))])
-    return Groups(members, centres, _silhouette(points, members) if len(order) > 1 else None)
+    return Groups(members, centres, _silhouette(points, members) if 1 < len(order) < len(points) else None)
 
 
 def group_by_label(points: Floats, labels: Sequence[str]) -> tuple[Groups, tuple[str, ...]]:

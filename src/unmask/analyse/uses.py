@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from unmask.analyse.intrinsic import unit
 from unmask.errors import InputError
 from unmask.predict.inputs import Inputs
 from unmask.predict.predictor import Layer, Predictor
@@ -20,7 +21,6 @@ Bools = NDArray[np.bool_]
 Language = Literal["pt", "en"]
 _AROUND = 70
 """Characters that are shown to either side of a word."""
-_TINY = 1e-12
 _GLANCE = 200
 """Characters that are shown of a text."""
 
@@ -161,24 +161,20 @@ def directions(
     uses: Sequence[Use],
     layer: Layer = -1,
     standardise: Standardiser | None = None,
-    progress: Progress = SILENT,
-) -> Floats:
+) -> NDArray[np.float64]:
     """Their vectors (N, D), standardised by what was fitted on words, of length 1: a product is a cosine."""
     if standardise:
         standardise.check(model.about("word", layer, "mean"))
-    vectors = embed_uses(model, uses, layer, progress)
-    if standardise:
-        vectors = standardise.apply(vectors)
-    unit: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), _TINY)
-    return unit
+    vectors = embed_uses(model, uses, layer)
+    return unit(standardise.apply(vectors) if standardise else vectors)
 
 
 def compare_uses(
     model: Predictor, uses: Sequence[Use], layer: Layer = -1, standardise: Standardiser | None = None
-) -> Floats:
+) -> NDArray[np.float64]:
     """The cosine of each use with each (N, N)."""
     found = directions(model, uses, layer, standardise)
-    cosines: Floats = found @ found.T
+    cosines: NDArray[np.float64] = found @ found.T
     return cosines
 
 

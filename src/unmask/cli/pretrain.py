@@ -144,6 +144,8 @@ def _print_result(result: "RunResult") -> None:
         typer.echo(
             f"stopped: {validations} without a lower loss; model/ is that of step {result.model_step:,}"
         )
+    elif result.model_step is not None and result.model_step < result.steps:
+        typer.echo(f"model/ is that of step {result.model_step:,}, which had the lowest validation loss")
     if result.valid:
         shown = ", ".join(f"{name} {share:.1%}" for name, share in result.valid.accuracy.items())
         typer.echo(f"validation loss {result.valid.loss:.4f}, right: {shown}")

@@ -56,8 +56,8 @@ class Answerer(TaskModel):
     def prepare(self, questions: Sequence[str], contexts: Sequence[str]) -> list[Prepared]:
         """Questions as the windows that `answers` takes."""
         encodings = self.tokenizer.encode_batch(questions, contexts)
-        for number, encoding in enumerate(encodings):
-            if not (encoding.segments == 1).any():
+        for number, encoding in enumerate(encodings):  # of spaces some vocabularies make tokens
+            if not contexts[number].strip() or not (encoding.segments == 1).any():
                 raise TextError("the context is empty", number)
         return [self._cut(encoding) for encoding in encodings]
 

@@ -69,7 +69,7 @@ class Cloze:
         return out
 
     def ranks(self, answers: Sequence[str]) -> list[int | None]:
-        """The rank of each prompt's own answer among all words of one piece; None if it has several."""
+        """The rank of each prompt's own answer among all entries; None if it has several pieces."""
         out: list[int | None] = [None] * len(self.texts)
         split = [self.pieces(number, answer) for number, answer in enumerate(answers)]
         for number, logs in self._logs(1):

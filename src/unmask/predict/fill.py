@@ -72,7 +72,8 @@ class Filler:
             )
         self.forbidden = np.array(sorted(tokenizer.special_ids), np.int64)
         starts = self.encoding.offsets[self.masks, 0].tolist()
-        self.opens = [opens_word(tokenizer, self.text, start) for start in starts]
+        alone = candidates is None
+        self.opens = [alone and opens_word(tokenizer, self.text, start) for start in starts]
         self.continues = continuations(tokenizer) if max(map(max, self.sizes)) > 1 else None
 
     def search(
@@ -157,7 +158,8 @@ class Filler:
         elif self.continues is not None and place > slot.start:
             row[: len(self.continues)][~self.continues] = -np.inf
         elif self.opens[number]:
-            row[: self.tokenizer.vocab_size][~self.tokenizer.openings] = -np.inf
+            first = self.tokenizer.openings if len(slot) == 1 else _firsts(self.tokenizer)
+            row[: self.tokenizer.vocab_size][~first] = -np.inf
 
     def _laid_out(self, layout: Sequence[int]) -> tuple[Ints, list[range]]:
         """The ids with as many masks as the layout says, and where those of each word are."""
@@ -237,7 +239,7 @@ def _pieces_between(encoding: Encoding, first: int, last: int) -> tuple[int, ...
 
 
 def opens_word(tokenizer: Tokenizer, text: str, start: int) -> bool:
-    """Whether a word at this character begins with a piece that is marked so, as `Tokenizer.openings` says.
+    """Whether a word at this character begins with a piece that is marked so.
 
     It does not behind a letter or another mask. Byte-level BPE and Unigram mark the space before a word:
     where there is none, as after a bracket, they write the beginning of a word like its inside.
@@ -246,7 +248,12 @@ def opens_word(tokenizer: Tokenizer, text: str, start: int) -> bool:
     if before.endswith(tokenizer.mask_token):
         return False
     pieces = _pieces_between(tokenizer.encode(before + _LETTER), start, start + 1)
-    return pieces is not None and bool(tokenizer.openings[pieces[0]])
+    return pieces is not None and bool(_firsts(tokenizer)[pieces[0]])
+
+
+def _firsts(tokenizer: Tokenizer) -> NDArray[np.bool_]:
+    """Which entries a word of several may begin with."""
+    return tokenizer.openings | tokenizer.blanks
 
 
 def _distinct(beams: list[_Beam]) -> list[_Beam]:

@@ -35,13 +35,16 @@ def text_in(row: Mapping[str, Any], said: str, place: str) -> str:
         if value is not None and not isinstance(value, str):
             raise not_text(value, said, place)
         return value or ""
-    values = {name: row.get(name) for name in parts_of(said)}
-    for name, value in values.items():
-        if isinstance(value, list | dict):
-            raise not_text(value, name, place)
-    written = {name: "" if value is None else str(value) for name, value in values.items()}
+    written = {name: _written(row.get(name), name, place) for name in parts_of(said)}
     filled = any(value.strip() for value in written.values())
     return _NAMED.sub(lambda found: written[found[1]], said) if filled else ""
+
+
+def _written(value: Any, column: str, place: str) -> str:
+    """A value within a text, where a number says something; of numbers, what is missing is NaN."""
+    if isinstance(value, list | dict | bytes):
+        raise not_text(value, column, place)
+    return "" if value is None or value != value else str(value)
 
 
 def usual_column(there: Iterable[str], names: Sequence[str] = TEXT) -> str | None:

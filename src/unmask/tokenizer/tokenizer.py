@@ -18,7 +18,7 @@ from unmask.tokenizer.families import BERT, Kind, Special, transformers_class
 from unmask.tokenizer.guard import backend_errors
 from unmask.tokenizer.load import read_backend
 from unmask.tokenizer.offsets import fit_offsets
-from unmask.tokenizer.words import OPENS, Mark, piece_flags, word_starts
+from unmask.tokenizer.words import BLANK, OPENS, Mark, piece_flags, word_starts
 
 Ints: TypeAlias = NDArray[np.int64]
 OldPieces: TypeAlias = Mapping[int, tuple[int, ...]]
@@ -138,12 +138,18 @@ class Tokenizer:
 
     @cached_property
     def openings(self) -> NDArray[np.bool_]:
-        """Which entries begin a word, as they are marked, or are a punctuation mark; none that is special."""
-        opens = (self._flags & OPENS).astype(np.bool_)
+        """Which entries begin a word, as they are marked, or are punctuation; neither blank nor special."""
+        opens: NDArray[np.bool_] = (self._flags & (OPENS | BLANK)) == OPENS
         if self.kind == "wordpiece":
             opens &= [not self.piece(i).startswith("##") for i in range(self.vocab_size)]
         opens[list(self.special_ids)] = False
         return opens
+
+    @cached_property
+    def blanks(self) -> NDArray[np.bool_]:
+        """Which entries are white space alone; some vocabularies write many words with one before them."""
+        blank: NDArray[np.bool_] = (self._flags & BLANK) != 0
+        return blank
 
     def decode(self, ids: Sequence[int] | NDArray[np.integer], *, special: bool = False) -> str:
         """The text of some ids, without special tokens unless they are asked for."""

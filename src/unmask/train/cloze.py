@@ -192,7 +192,11 @@ def _cloze(document: Array, hole: tuple[int, int, int], tokenizer: Tokenizer) ->
     start, end, place = hole
     answer = int(document[place])
     inside = document[start:end].astype(np.int64)
+    left, shown = (tokenizer.decode(document[start:to]) for to in (place, place + 1))
     inside[place - start] = tokenizer.mask_id
     ids = np.array([tokenizer.cls_id, *inside, tokenizer.sep_id], np.int64)
     text = tokenizer.decode(inside, special=True).strip()
+    if shown[len(left) :][:1].isspace():  # most vocabularies write the space with the word that is hidden
+        before, mask, after = text.partition(tokenizer.mask_token)
+        text = f"{before.rstrip()} {mask}{after}"
     return Cloze(text, tokenizer.decode([answer]).strip(), ids, place - start + 1, answer)

@@ -170,7 +170,7 @@ class Pretraining:
         if remark := without_validation(corpus.manifest):
             self._progress.say(remark)
         if not corpus.token_count:
-            if recipe.train.patience:
+            if recipe.train.patience and not checkpoints(self._run / "checkpoints"):  # it was allowed once
                 raise ConfigError(
                     "train.patience waits for validations, and there is no validation text: leave it out, "
                     "or prepare the text with some (prepare.valid)"
@@ -415,9 +415,9 @@ class Pretraining:
             self._kept, self._kept_step, self._kept_valid = valid.loss, self.trainer.counters.step, valid
 
     def _best_is_model(self) -> bool:
-        """Whether the weights in `best` are to be the model's: those of the end have gained nothing since."""
-        kept, last = self._kept_valid, self._valid
-        if not self._converged() or kept is None or last is None or kept.loss > last.loss:
+        """Whether the weights in `best` are to be the model's: with patience, if the last are no better."""
+        kept, last, patience = self._kept_valid, self._valid, self._material.recipe.train.patience
+        if patience is None or kept is None or last is None or kept.loss > last.loss:
             return False
         return bool(parallel.first((self._run / "best" / CONFIG).is_file()))
 
@@ -425,7 +425,7 @@ class Pretraining:
         counters, converged = self.trainer.counters, self._converged()
         step, valid = counters.step, self._valid
         ended = step >= self._plan.steps or converged
-        if self._best_is_model():
+        if ended and self._best_is_model():
             step, valid = self._kept_step, self._kept_valid
             if parallel.rank() == 0:
                 copy_model(self._run / "best", self._run / "model")
@@ -445,7 +445,7 @@ class Pretraining:
             model=str(self._run / "model") if ended else None,
             report=str(self._run / REPORT),
             stopped=None if ended else int(wish.asked_by or signal.SIGTERM),  # or another rank was asked
-            without_gain=self._stale if converged else None,
+            without_gain=self._stale if converged and counters.step < self._plan.steps else None,
             model_step=step if ended else None,
         )
 

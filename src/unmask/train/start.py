@@ -1,17 +1,24 @@
-"""What the user names for a pretraining; a slip of the pen is told before torch is loaded."""
+"""What the user names for a pretraining, all of it told before torch is loaded; in Python one call."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from unmask.config import Change, Recipe, check_changes, load_recipe
 from unmask.errors import ConfigError
 from unmask.predict.folders import find_folder
+from unmask.progress import SILENT, Progress
 from unmask.runs import RECIPE
 from unmask.target import check_place
 from unmask.text import Source, find_sources
+
+if TYPE_CHECKING:
+    from unmask.train.pretrain import RunResult
+
+
+Text = Path | str | Source | Sequence[Path | str | Source]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +33,7 @@ class Start:
 def settle(
     recipe: Path | str,
     run: Path,
-    text: Path | str | Sequence[Path | str] = (),
+    text: Text = (),
     data: Path | str | None = None,
     base: Path | str | None = None,
     changes: Mapping[str, Any] | Sequence[str | Change] = (),
@@ -34,7 +41,9 @@ def settle(
 ) -> tuple[Recipe, Start]:
     """The settings of a run and what it starts from; a slip of the pen is an error."""
     if isinstance(changes, Mapping):
-        changes = [Change("--set", key, value) for key, value in changes.items()]
+        changes = [_change(key, value) for key, value in changes.items()]
+    elif isinstance(changes, str):
+        changes = [changes]
     settings = load_recipe(recipe, changes)
     if not (resume and (run / RECIPE).is_file()):  # an earlier version may have begun it with such a change
         _check_read(changes, data is not None, base is not None, bool(settings.objective.teachers))
@@ -42,9 +51,26 @@ def settle(
     for teacher in settings.objective.teachers:
         find_folder(teacher)
     check_place(run)
-    named = [str(each) for each in ([text] if isinstance(text, str | Path) else text)]
-    sources = find_sources(named, run) if named else []
+    sources = _sources([text] if isinstance(text, str | Path | Source) else text, run)
+    if sources and settings.train.patience and not settings.prepare.valid:
+        raise ConfigError(
+            "train.patience waits for validations, and prepare.valid = 0 leaves no text for them"
+        )
     return settings, Start(sources, Path(data) if data else None, find_folder(base) if base else None)
+
+
+def _change(key: str, value: Any) -> Change:
+    if isinstance(value, Mapping):
+        raise ConfigError(f"changes: write the keys of {key} with a dot, as {{'train.steps': 20_000}}")
+    return Change("--set", key, str(value) if isinstance(value, Path) else value)
+
+
+def _sources(given: Sequence[Path | str | Source], run: Path) -> list[Source]:
+    """Sources as they are, the others as the command line takes them."""
+    found: list[Source] = []
+    for each in given:
+        found += [each] if isinstance(each, Source) else find_sources([str(each)], run)
+    return list(dict.fromkeys(found))
 
 
 def _check_read(changes: Sequence[str | Change], data: bool, base: bool, taught: bool) -> None:
@@ -61,3 +87,25 @@ def _check_read(changes: Sequence[str | Change], data: bool, base: bool, taught:
         section = re.split(r"[.=]", change if isinstance(change, str) else change.key)[0].strip()
         if section in there:
             raise ConfigError(f"{said} would change nothing, since {there[section]}: leave it out")
+
+
+def pretrain(
+    recipe: Path | str,
+    out: Path | str,
+    text: Text = (),
+    data: Path | str | None = None,
+    base: Path | str | None = None,
+    changes: Mapping[str, Any] | Sequence[str | Change] = (),
+    resume: bool = False,
+    progress: Progress = SILENT,
+) -> "RunResult":
+    """Train a language model in the folder `out`, as `unmask pretrain` does; the model is in `out/model`.
+
+    `recipe` is a file or the name of one of ours, with `changes` such as `{"train.steps": 20_000}`; None as a
+    value restores the default. `text` is files, folders or globs (`pt=PATH` says the language), `data` shards
+    in its place; `base` a model to go on from. With `resume` a run that was stopped or killed goes on.
+    """
+    settings, start = settle(recipe, Path(out), text, data, base, changes, resume)
+    from unmask.train.pretrain import pretrain as run
+
+    return run(settings, Path(out), start, resume, progress)
