@@ -54,7 +54,13 @@ SECTIONS = {
     "Senses": (
         "unmask.analyse.senses",
         [
-            "find_senses", "learn_senses", "disambiguate", "score_senses", "Senses", "Sense", "Labelled",
+            "find_senses",
+            "learn_senses",
+            "disambiguate",
+            "score_senses",
+            "Senses",
+            "Sense",
+            "Labelled",
             "Guess",
         ],
     ),

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from unmask.tasks.fewshot import fewshot
     from unmask.tasks.finetune import finetune
     from unmask.tokenizer import Tokenizer, train_tokenizer
-    from unmask.train.start import pretrain
+    from unmask.train.call import pretrain
 
 __version__ = "0.1.0"
 __all__ = [
@@ -36,7 +36,7 @@ _HOMES = {
     "finetune_embed": "unmask.tasks.embed",
     "load": "unmask.predict",
     "prepare": "unmask.data.prepare",
-    "pretrain": "unmask.train.start",
+    "pretrain": "unmask.train.call",
     "train_tokenizer": "unmask.tokenizer",
 }
 

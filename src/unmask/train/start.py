@@ -1,22 +1,17 @@
-"""What the user names for a pretraining, all of it told before torch is loaded; in Python one call."""
+"""What the user names for a pretraining; a slip of the pen is told before torch is loaded."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from unmask.config import Change, Recipe, check_changes, load_recipe
 from unmask.errors import ConfigError
 from unmask.predict.folders import find_folder
-from unmask.progress import SILENT, Progress
 from unmask.runs import RECIPE
 from unmask.target import check_place
 from unmask.text import Source, find_sources
-
-if TYPE_CHECKING:
-    from unmask.train.pretrain import RunResult
-
 
 Text = Path | str | Source | Sequence[Path | str | Source]
 
@@ -87,25 +82,3 @@ def _check_read(changes: Sequence[str | Change], data: bool, base: bool, taught:
         section = re.split(r"[.=]", change if isinstance(change, str) else change.key)[0].strip()
         if section in there:
             raise ConfigError(f"{said} would change nothing, since {there[section]}: leave it out")
-
-
-def pretrain(
-    recipe: Path | str,
-    out: Path | str,
-    text: Text = (),
-    data: Path | str | None = None,
-    base: Path | str | None = None,
-    changes: Mapping[str, Any] | Sequence[str | Change] = (),
-    resume: bool = False,
-    progress: Progress = SILENT,
-) -> "RunResult":
-    """Train a language model in the folder `out`, as `unmask pretrain` does; the model is in `out/model`.
-
-    `recipe` is a file or the name of one of ours, with `changes` such as `{"train.steps": 20_000}`; None as a
-    value restores the default. `text` is files, folders or globs (`pt=PATH` says the language), `data` shards
-    in its place; `base` a model to go on from. With `resume` a run that was stopped or killed goes on.
-    """
-    settings, start = settle(recipe, Path(out), text, data, base, changes, resume)
-    from unmask.train.pretrain import pretrain as run
-
-    return run(settings, Path(out), start, resume, progress)
