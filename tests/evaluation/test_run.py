@@ -350,7 +350,7 @@ def test_what_cannot_be_compared_is_told_before_any_work(
     evaluate(str(pair_suite), folder, tmp_path / "a", card=False)
     (tmp_path / "text.txt").write_text("O barco azul voltou.", "utf-8")
     for asked, told in (
-        ((pair_suite, "--seed", 1), "mine was measured on other items for"),
+        ((pair_suite, "--seed", 1), "mine was measured on other items, or with another seed, for"),
         ((pair_suite, "--sample", 2), "with the same seed and sample"),
         ((tmp_path / "text.txt",), "holds no results of text: run the same suites for both"),
     ):

@@ -82,6 +82,21 @@ def test_where_a_word_is_marked_to_open(any_tokenizer: Tokenizer, text: str, kin
     assert opens_word(any_tokenizer, own, start) == (any_tokenizer.kind in kinds.split())
 
 
+def test_a_candidate_keeps_a_space_that_is_a_piece(any_lm: MaskedLM) -> None:
+    """Byte-level BPE may write ` w` as a space and `w`, where no entry begins with both."""
+    tokenizer = any_lm.tokenizer
+    for text in ("O gato [MASK].", "[MASK] dorme."):
+        for fill in any_lm.fill(text, candidates=["w", "casa", "O"]):
+            assert fill.text == text.replace("[MASK]", fill.words[0].text)
+            pieces = [tokenizer.piece(i) for i in tokenizer.encode(fill.text, special=False).ids]
+            assert " ".join(fill.words[0].pieces) in " ".join(pieces)
+            if tokenizer.kind == "bpe" and not text.startswith("["):
+                assert fill.words[0].pieces[0].startswith("Ġ")
+    for special in (tokenizer.mask_token, tokenizer.piece(tokenizer.pad_id)):
+        with pytest.raises(InputError, match="cannot write the candidate"):
+            any_lm.fill("O gato [MASK].", candidates=["casa", special])
+
+
 def test_candidates_may_be_any_part_of_a_word(lm: MaskedLM) -> None:
     (fill,) = lm.fill("O gato[MASK] dorme.", candidates=["s"])
     assert fill.text == "O gatos dorme."

@@ -240,12 +240,12 @@ def test_the_command(tmp_path: Path, base: Path) -> None:
     ):  # fmt: skip
         wrong = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "c"), *given])
         assert str(wrong.exception) == (
-            f"{given[0]}: embed has no such setting, only classify, tag, pair, qa and regress have:"
+            f"{given[0]}: embed has no such setting, only classify, tag, pair, qa and regress have it:"
             " leave it out"
         )
     classify = ["finetune", "classify", *command[2:], "-o", str(tmp_path / "c"), "--set", "temperature=1"]
     assert str(CliRunner().invoke(app, classify).exception) == (
-        "--set temperature=1: classify has no such setting, only embed has: leave it out"
+        "--set temperature=1: classify has no such setting, only embed has it: leave it out"
     )
 
 

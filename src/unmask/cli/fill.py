@@ -55,7 +55,10 @@ def fill(
     """Fill the masks of a text, all of them together."""
     from unmask.text import read_texts
 
-    if candidates and pieces:
+    words = None if candidates is None else [word.strip() for word in candidates.split(",") if word.strip()]
+    if words == []:
+        raise ConfigError("--candidates names no word: write words with commas between")
+    if words and pieces:
         raise ConfigError(
             f"--pieces {pieces} goes without --candidates, which may have any number: leave it out"
         )
@@ -64,7 +67,6 @@ def fill(
         text = "-"
     shown = progress(quiet)
     texts = list(read_texts(["-"], shown)) if text == "-" else [text]
-    words = [word.strip() for word in candidates.split(",") if word.strip()] if candidates else None
     lm = load_language_model(model, quiet)
     mixed = False
     for number, one in enumerate(texts, 1):

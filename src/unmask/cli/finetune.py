@@ -211,7 +211,7 @@ def _check_keys(task: str, given: "Sequence[str | Change]") -> None:
 
     vectors, others = EmbedConfig.model_fields.keys(), FinetuneConfig.model_fields.keys()
     foreign = others - vectors if task == "embed" else vectors - others
-    those = "classify, tag, pair, qa and regress have" if task == "embed" else "embed has"
+    those = "classify, tag, pair, qa and regress have it" if task == "embed" else "embed has it"
     for change in given:
         if isinstance(change, str):
             key, told = change.partition("=")[0].strip(), f"--set {change}"

@@ -74,9 +74,11 @@ def read_facts(context: Context, suite: FactsSuite) -> list[Fact]:
         for path in context.found.paths(pattern):
             templates = None if suite.patterns is None else _templates(context, suite, path)
             table = rows(path, (suite.prompt, suite.answer), (suite.relation,), (suite.relation,))
-            for number, (_, row) in enumerate(table):
+            for number, (place, row) in enumerate(table):
                 answer, subject = row[suite.answer], row[suite.prompt]
                 prompts = [subject] if templates is None else [t.replace("[X]", subject) for t in templates]
+                if templates is None and sum(map(subject.count, MASKS)) != 1:
+                    raise InputError(f"{place}: write one {MASKS[0]} in {suite.prompt}: {subject[:60]!r}")
                 relation = row.get(suite.relation) or path.stem
                 found.append(Fact(f"{path.stem}/{number}", relation, tuple(prompts), answer))
     if suite.limit is None:

@@ -177,7 +177,9 @@ def check_comparable(materials: Mapping[str, str], other: Path) -> None:
         raise InputError(f"{other} holds no results of {', '.join(materials)}: run the same suites for both")
     for name, material in materials.items():
         if name in there and (result := read(other, name)) and result.data != material:
-            raise InputError(f"{name} was measured on other items for {other}: {_ALIKE}")
+            raise InputError(
+                f"{name} was measured on other items, or with another seed, for {other}: {_ALIKE}"
+            )
 
 
 def names_apart(first: Path, second: Path) -> tuple[str, str]:
@@ -208,8 +210,8 @@ def _compare_suite(first: Path, second: Path, suite: str, seed: int) -> dict[str
     others = {str(item["id"]): item for item in read_items(second, suite)}
     if one.data != other.data or ones.keys() != others.keys():
         raise InputError(
-            f"{suite}: {first} and {second} were not measured on the same items "
-            f"({len(ones)} and {len(others)}): {_ALIKE}"
+            f"{suite}: {first} and {second} were not measured on the same items, or not with "
+            f"the same seed ({len(ones)} and {len(others)} items): {_ALIKE}"
         )
     found = {}
     for measure in one.measures:

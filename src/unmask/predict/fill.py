@@ -215,7 +215,7 @@ class Filler:
         choices: dict[tuple[int, ...], str] = {}
         for word in candidates:
             ids = pieces_in_place(self.tokenizer, self.text, (first, last), word)
-            if not ids or self.tokenizer.unk_id in ids:
+            if not ids or not set(ids).isdisjoint(self.tokenizer.special_ids):
                 raise InputError(f"the vocabulary cannot write the candidate {word!r}")
             choices.setdefault(ids, word.strip())
         return choices
@@ -224,18 +224,29 @@ class Filler:
 def pieces_in_place(tokenizer: Tokenizer, text: str, place: tuple[int, int], word: str) -> tuple[int, ...]:
     """The pieces of a word as it is split where it stands in place of some characters of a text."""
     first, last = place
-    ids = _pieces_between(tokenizer.encode(text[:first] + word + text[last:]), first, first + len(word))
-    if ids is None:  # it would melt into its neighbours
-        ids = tuple(map(int, tokenizer.encode(word, special=False).ids))
-    return ids
+    encoding = tokenizer.encode(text[:first] + word + text[last:])
+    touched = _between(encoding, first, first + len(word))
+    if touched is None:  # it would melt into its neighbours
+        return tuple(map(int, tokenizer.encode(word, special=False).ids))
+    before = touched[0] - 1
+    if before >= 0 and tokenizer.blanks[encoding.ids[before]] and _takes_the_space(tokenizer, text[:last]):
+        touched = np.append(before, touched)
+    return tuple(map(int, encoding.ids[touched]))
 
 
-def _pieces_between(encoding: Encoding, first: int, last: int) -> tuple[int, ...] | None:
+def _between(encoding: Encoding, first: int, last: int) -> Ints | None:
+    """The places of the tokens that are these characters, and no others."""
     starts, ends = encoding.offsets.T
     touched = (encoding.words >= 0) & (starts < last) & (ends > first)
     if not touched.any() or starts[touched].min() < first or ends[touched].max() > last:
         return None
-    return tuple(map(int, encoding.ids[touched]))
+    return np.flatnonzero(touched)
+
+
+def _takes_the_space(tokenizer: Tokenizer, text: str) -> bool:
+    """Whether the mask that ends this text stands for the space before it too, as in byte-level BPE."""
+    ids = tokenizer.encode(text, special=False).ids
+    return len(ids) < 2 or not tokenizer.blanks[ids[-2]]
 
 
 def opens_word(tokenizer: Tokenizer, text: str, start: int) -> bool:
@@ -247,8 +258,9 @@ def opens_word(tokenizer: Tokenizer, text: str, start: int) -> bool:
     before = text[:start]
     if before.endswith(tokenizer.mask_token):
         return False
-    pieces = _pieces_between(tokenizer.encode(before + _LETTER), start, start + 1)
-    return pieces is not None and bool(_firsts(tokenizer)[pieces[0]])
+    encoding = tokenizer.encode(before + _LETTER)
+    touched = _between(encoding, start, start + 1)
+    return touched is not None and bool(_firsts(tokenizer)[encoding.ids[touched[0]]])
 
 
 def _firsts(tokenizer: Tokenizer) -> NDArray[np.bool_]:

@@ -229,10 +229,13 @@ def _texts(given: str) -> list[str]:
     from unmask.config import TextConfig
     from unmask.errors import InputError
     from unmask.text import find_sources, read_documents
+    from unmask.text.sources import FORMATS, split_suffix
 
     if not os.path.exists(given):  # noqa: PTH110  Path.exists() fails where a text is too long for a name
         if not given.strip():
             raise InputError("--predict names a file or is a text; it is empty")
+        if " " not in given and split_suffix(Path(given))[0] in FORMATS:
+            raise InputError(f"there is no {given}: --predict names a file or is a text")
         return [given]
     lines = TextConfig(documents="line")
     return [
