@@ -113,6 +113,9 @@ def test_facts(folder: Path, write: Write, tmp_path: Path, lm: MaskedLM) -> None
         1,
         sum(not item["open"] for item in items),
     ]  # files, no single piece
+    split = write('kind = "facts"\nfiles = ["y.jsonl"]', y__jsonl=rows[3:])
+    (result,) = evaluate(str(split), folder, tmp_path / "split", card=False)
+    assert list(result.scores) == ["P@1 among answers"]  # nothing was ranked, which is not a rank of none
 
 
 def test_phrasings_as_pararel_has_them(folder: Path, write: Write, tmp_path: Path) -> None:

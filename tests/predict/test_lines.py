@@ -63,6 +63,14 @@ def test_the_column_is_guessed_and_told(tmp_path: Path, heard: Heard, name: str)
         chosen_column(source, "texte", heard)
 
 
+def test_plain_text_has_no_columns(tmp_path: Path, heard: Heard) -> None:
+    (tmp_path / "a.txt").write_text("um gato\n", "utf-8")
+    source = one_source(str(tmp_path / "a.txt"))
+    assert chosen_column(source, "text", heard) == "text"
+    with pytest.raises(InputError, match=r"a.txt is plain text, .*: leave --column \{a\} out"):
+        chosen_column(source, "{a}", heard)
+
+
 def test_no_other_key_is_taken_for_one_row(tmp_path: Path, heard: Heard) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "um gato"}\n{"review": "bom"}\n', "utf-8")
     source = one_source(str(tmp_path / "a.jsonl"))

@@ -509,6 +509,7 @@ def test_mistakes_are_one_line(
     [
         (["replay=0.2"], "replay_text"),
         (["muon_lr=0.02"], "optimiser=muon"),
+        (["layers=0", "layer_decay=0.5"], "blocks that are trained, so not with layers=0"),
         (["lora_alpha=8"], "lora"),
         (["lora=0", "lora_matrices=all"], "lora"),
     ],

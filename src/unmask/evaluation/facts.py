@@ -61,8 +61,9 @@ def facts(context: Context, suite: FactsSuite) -> Outcome:
             stage.advance(1)
     agreement = (Measure("agreement of phrasings", "mean", ("agree",), macro="relation"),) if several else ()
     split = sum(not item["open"] for item in items)
+    ranked = _OPEN if split < len(items) else ()  # where no answer is a single piece, nothing was ranked
     return Outcome(
-        items, (_AMONG, *_OPEN, *agreement), ("relation",),
+        items, (_AMONG, *ranked, *agreement), ("relation",),
         {"answers of several pieces, ranked among answers only": split},
     )  # fmt: skip
 

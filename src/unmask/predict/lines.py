@@ -6,7 +6,7 @@ from typing import Any
 
 from unmask.errors import InputError
 from unmask.progress import Progress
-from unmask.text.columns import no_column, parts_of, taken, text_column, text_in
+from unmask.text.columns import TEXT, no_column, parts_of, taken, text_column, text_in
 from unmask.text.sources import Source, find_sources, split_suffix
 from unmask.text.stream import HALF, HALF_SAID, decoded
 from unmask.text.tables import read_table
@@ -40,6 +40,8 @@ def placed_texts(source: Source, column: str = "text") -> Iterator[Placed]:
 def chosen_column(source: Source, column: str, progress: Progress) -> str:
     """The column that holds the texts, by the file's header or first row; told if it is not the one named."""
     if source.path and split_suffix(source.path)[0] == ".txt":
+        if column != TEXT[0]:
+            raise InputError(f"{source} is plain text, every line is one: leave --column {column} out")
         return column
     names: list[str] = []
 

@@ -125,6 +125,7 @@ _FINETUNE_NEEDS: Needs[FinetuneConfig] = {
     "muon_lr": ("with optimiser=muon", lambda one: one.optimiser == "muon"),
     "lora_alpha": ("with lora", lambda one: one.lora),
     "lora_matrices": ("with lora", lambda one: one.lora),
+    "layer_decay": ("with blocks that are trained, so not with layers=0", lambda one: one.layers != 0),
     "replay": ("with replay_text", lambda one: one.replay_text),
 }
 
