@@ -125,7 +125,9 @@ def test_every_kind_of_file(lm: MaskedLM, file: Path, tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(nothing_is_null), tmp_path / "a.parquet")
     embed_file(lm, file, tmp_path / "whole.npy")
     for name in [*packed, "a.jsonl", "a.csv", "a.tsv", "a.parquet"]:
-        embed_file(lm, tmp_path / name, tmp_path / f"{name}.npy", column="frase")
+        embed_file(
+            lm, tmp_path / name, tmp_path / f"{name}.npy", column="text" if name in packed else "frase"
+        )
         assert (tmp_path / f"{name}.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes(), name
 
 
