@@ -10,7 +10,7 @@ from tests.train.conftest import SMALL, final_weights, identical
 
 import unmask
 from unmask.config import Recipe
-from unmask.errors import ConfigError, OutputError
+from unmask.errors import ConfigError, InputError, OutputError
 from unmask.text import find_sources
 from unmask.train.pretrain import pretrain
 from unmask.train.start import Start
@@ -35,6 +35,8 @@ def test_a_run_from_text(text: Path, tmp_path: Path) -> None:
     tables = find_sources(sources)
     other = unmask.pretrain("tiny-docs", tmp_path / "other", tables, changes=sizes | changes)
     assert other.valid == result.valid
+    with pytest.raises(InputError, match="is given twice, as pt and as en"):
+        unmask.pretrain("tiny-docs", tmp_path / "new", [f"{code}={text / 'pt.txt'}" for code in ("pt", "en")])
     with pytest.raises(ConfigError, match=r"write the keys of train with a dot"):
         unmask.pretrain("tiny-docs", tmp_path / "new", sources, changes={"train": {"steps": 2}})
     with pytest.raises(ConfigError, match=r"prepare\.valid = 0 leaves no text"):

@@ -4,7 +4,7 @@ run/
   recipe.toml        the settings as run            plan.json      steps, tokens, parameters
   metrics.jsonl      what was measured (runs.py)    checkpoints/   to go on from (state.py)
   report.html        the same to look at (report.py) tensorboard/  if asked for (board.py)
-  best/  model/      model folders: lowest validation loss, and the end (where patience ended it, the best)
+  best/  model/      model folders: lowest validation loss, and the end (with patience, the best)
   vocab/  shards/    only when the run began with raw text
   .lock              held while a process works there
 """
@@ -68,7 +68,7 @@ class RunResult:
     tokens: int
     seconds: float
     valid: Validation | None
-    """The last validation; that of `model` where patience ended the run."""
+    """The last validation; with patience that of `model`."""
     best_loss: float | None
     model: str | None
     """The model folder; None if the run was stopped before its end."""

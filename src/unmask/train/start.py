@@ -61,11 +61,10 @@ def _change(key: str, value: Any) -> Change:
 
 
 def _sources(given: Sequence[Path | str | Source], run: Path) -> list[Source]:
-    """Sources as they are, the others as the command line takes them."""
-    found: list[Source] = []
-    for each in given:
-        found += [each] if isinstance(each, Source) else find_sources([str(each)], run)
-    return list(dict.fromkeys(found))
+    """Sources as they are; the others in one go, so that a file that is meant twice is seen."""
+    sources = [each for each in given if isinstance(each, Source)]
+    named = [str(each) for each in given if not isinstance(each, Source)]
+    return [*sources, *(find_sources(named, run) if named else [])]
 
 
 def _check_read(changes: Sequence[str | Change], data: bool, base: bool, taught: bool) -> None:
