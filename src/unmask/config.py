@@ -327,7 +327,7 @@ class TrainConfig(Section):
     average: Share = 0.0
     """Share of the steps, at the end, over which the weights are averaged; the mean is what is kept."""
     precision: Literal["auto", "bf16", "fp32"] = "auto"
-    """Of the matrix products; weights are always float32. auto: bf16 on a GPU that has it."""
+    """Of the matrix products; weights are always float32. auto: bf16 on a GPU or processor that has it."""
     compile: bool | Literal["auto"] = "auto"
     """Compile the blocks with torch.compile. auto: on a GPU."""
     parallel: Literal["auto", "ddp", "fsdp"] = "auto"

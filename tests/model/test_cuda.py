@@ -66,7 +66,7 @@ def test_an_engine_agrees_with_the_formula(
 def test_the_engine_follows_what_is_asked() -> None:
     half = torch.randn(sum(LENGTHS), 4, 64, device="cuda", dtype=torch.bfloat16)
     assert choose_engine(half, layout_of(False)) == "varlen"
-    assert choose_engine(half.float(), layout_of(False)) == "sdpa"
+    assert choose_engine(half.float(), layout_of(False)) == "grids"
 
 
 @pytest.mark.parametrize("window", [None, 64])

@@ -58,7 +58,7 @@ def taught(tmp_path_factory: pytest.TempPathFactory, base: Path, text: Path) -> 
 
 
 def tuned(taught: Path, out: Path, **values: Any) -> FinetuneResult:
-    usual: dict[str, Any] = {"lr": 5e-3, "epochs": 3, "batch": 16, "patience": 0}
+    usual: dict[str, Any] = {"lr": 5e-3, "epochs": 3, "batch": 16, "patience": 0, "precision": "fp32"}
     return finetune("classify", taught, reviews(), out=out, settings=FinetuneConfig(**usual | values))
 
 

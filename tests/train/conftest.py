@@ -81,6 +81,7 @@ SMALL = [
     "model.width=32", "model.layers=2", "model.heads=2", "model.inner=48", "model.positions=64",
     "batch.length=48", "train.batch_tokens=384", "train.micro_tokens=192", "train.workers=0",
     "train.steps=6", "train.lr=0.003", "train.eval_tokens=2000",
+    "train.precision=fp32",  # auto depends on the processor, and these numbers must not
 ]  # fmt: skip
 
 

@@ -45,6 +45,7 @@ OBJECTIVES = {
     "causal": ["objective.causal=1.0", "model.causal=true", "model.family=unmask"],
     "hybrid": ["objective.causal=0.5", "batch.mask.ratio_end=0.3"],
     "stages": ["train.stages=[{share=0.5,length=16},{share=0.5,length=64}]", "train.average=0.4"],
+    "half": ["train.precision=bf16"],
     "workers": ["train.workers=2", "train.batch_warmup=0.5", "batch.alpha=0.3"],
 }
 

@@ -4,14 +4,16 @@ T tokens of all sequences · S sequences · B × L a padded grid · H heads · d
 """
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-Engine = Literal["auto", "varlen", "pages", "sdpa", "eager"]
+from unmask.model.grids import Grids, make_grids
+
+Engine = Literal["auto", "varlen", "pages", "grids", "eager"]
+_FLASH_FROM = 1024  # keys: from here on bfloat16 on a processor is faster in blocks than as a whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +32,7 @@ class Layout:
     """Added to the scores of each page, 0 where a query sees a key, else −∞: (T / page, 1, page, page)."""
     near: Tensor | None = None
     """The same within the window."""
-    _bands: dict[tuple[int, int, int], Tensor] = field(default_factory=dict)
+    _grids: dict[tuple[int | None, int], Grids] = field(default_factory=dict)
 
     def on_pages(self, positions: Tensor, window: int, dtype: torch.dtype) -> "Layout":
         """The same with what each query sees, worked out once for all blocks."""
@@ -45,15 +47,6 @@ class Layout:
 
         return replace(self, far=bias(None), near=bias(window) if window else None)
 
-    @cached_property
-    def runs(self) -> list[tuple[int, int]]:
-        """Neighbours of equal length: (how many, length); they are computed together, with no padding."""
-        runs: list[tuple[int, int]] = []
-        for length in self.cu_seqlens.diff().tolist():
-            count = runs.pop()[0] if runs and runs[-1][1] == length else 0
-            runs.append((count + 1, length))
-        return [run for run in runs if run[1]]
-
     def visible(self, length: int, window: int | None) -> Tensor | None:
         """Which keys each query of a sequence sees, bool (L, L); None: all of them."""
         if not self.causal and window is None:
@@ -63,18 +56,13 @@ class Layout:
         seen = distance >= (0 if self.causal else -length)
         return seen if window is None else seen & (distance.abs() <= window)
 
-    def band(self, length: int, chunk: int, window: int) -> Tensor:
-        """What each query of each chunk sees of its own and the neighbouring keys: bool (n, chunk, keys)."""
-        key = (length, chunk, window)
-        if key not in self._bands:
-            device = self.cu_seqlens.device
-            after = 0 if self.causal else window
-            query = torch.arange(-(-length // chunk) * chunk, device=device).view(-1, chunk, 1)
-            keys = torch.arange(-window, chunk + after, device=device) + query[:, :1]  # (n, 1, keys)
-            near = (keys >= query - window) & (keys <= query + after)
-            # A query behind the end is thrown away, but must see something or its softmax is not a number.
-            self._bands[key] = near & (keys >= 0) & ((keys < length) | (query >= length))
-        return self._bands[key]
+    def grids(self, window: int | None, heads: int) -> Grids:
+        """How the sequences lie side by side, worked out once for all blocks that see as far."""
+        key = window, heads
+        if key not in self._grids:
+            made = make_grids(self.cu_seqlens.cpu().numpy(), window, self.causal, heads)
+            self._grids[key] = made.to(self.cu_seqlens.device)
+        return self._grids[key]
 
 
 def attention(
@@ -88,17 +76,17 @@ def attention(
 ) -> Tensor:
     """softmax(QKᵀ/√d)V within each sequence; q, k, v and the result are (T, H, d)."""
     if engine == "auto":
-        engine = choose_engine(q, layout, window, dropout)
+        engine = choose_engine(q, layout)
     if engine == "varlen":
         return _varlen(q, k, v, layout, window, dropout)
     if engine == "pages":
         return _pages(q, k, v, layout, window, dropout)
-    if engine == "sdpa":
-        return _sdpa(q, k, v, layout, window, dropout)
+    if engine == "grids":
+        return _grids(q, k, v, layout, window, dropout)
     return eager_attention(q, k, v, layout, window, dropout)[0]
 
 
-def choose_engine(q: Tensor, layout: Layout, window: int | None = None, dropout: float = 0.0) -> Engine:
+def choose_engine(q: Tensor, layout: Layout) -> Engine:
     """The fastest engine that can do what is asked."""
     if layout.mask is not None:
         return "eager"
@@ -106,8 +94,7 @@ def choose_engine(q: Tensor, layout: Layout, window: int | None = None, dropout:
         return "pages"
     if q.is_cuda and q.dtype in (torch.float16, torch.bfloat16):
         return "varlen"
-    # No fused kernel of a CPU drops weights: what SDPA does instead is the formula in more steps and copies.
-    return "eager" if dropout and window is None and q.device.type == "cpu" else "sdpa"
+    return "grids"
 
 
 def _varlen(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None, dropout: float) -> Tensor:
@@ -134,46 +121,31 @@ def _pages(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None, 
     return F.scaled_dot_product_attention(q, k, v, bias, dropout).transpose(1, 2).flatten(0, 1)
 
 
-def _sdpa(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None, dropout: float) -> Tensor:
-    """Every run of equal lengths in one call; a short sequence never pays for a long one."""
-    sizes = [count * length for count, length in layout.runs]
-    outputs = []
-    # Split once: the gradient of a split is one join, that of a slice is as large as the whole.
-    for run, *parts in zip(layout.runs, *(torch.split(x, sizes) for x in (q, k, v)), strict=True):
-        a, b, c = (_grid(x, *run) for x in parts)
-        if window is not None and run[1] > window + 1:
-            out = _sdpa_local(a, b, c, layout, window, dropout)
-        else:
-            out = F.scaled_dot_product_attention(a, b, c, None, dropout, layout.causal)
-        outputs.append(out.transpose(1, 2).flatten(0, 1))  # (b·l, H, d)
-    return torch.cat(outputs) if outputs else torch.zeros_like(q)
-
-
 def _grid(x: Tensor, count: int, length: int) -> Tensor:
     """Sequences of one length as (b, H, l, d), without a copy."""
     return x.view(count, length, *x.shape[1:]).transpose(1, 2)
 
 
-def _sdpa_local(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int, dropout: float) -> Tensor:
-    """A band of width 2w + 1 in chunks of queries: the cost grows with l · w, never with l²."""
-    count, heads, length, width = q.shape
-    chunk = max(window, 16)
-    behind = -length % chunk
-    after = 0 if layout.causal else window
-    keys = chunk + window + after
-    q = F.pad(q, (0, 0, 0, behind)).reshape(count, heads, -1, chunk, width)
-    q = q.transpose(1, 2).flatten(0, 1)  # (b·n, H, chunk, d)
-    k, v = (
-        F.pad(x, (0, 0, window, behind + after))
-        .unfold(2, keys, chunk)  # (b, H, n, d, keys)
-        .permute(0, 2, 1, 4, 3)
-        .flatten(0, 1)  # (b·n, H, keys, d)
-        for x in (k, v)
-    )
-    band = layout.band(length, chunk, window).repeat(count, 1, 1)[:, None]
-    out = F.scaled_dot_product_attention(q, k, v, band, dropout)
-    out = out.view(count, -1, heads, chunk, width).transpose(1, 2)
-    return out.reshape(count, heads, -1, width)[:, :, :length]
+def _grids(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None, dropout: float) -> Tensor:
+    """Sequences of like length in one call, (n, H, l, d); a short one never pays for a long one."""
+    if not len(q):
+        return torch.zeros_like(q)
+    grids = layout.grids(window, q.shape[1])
+    outputs = [_mix(a, b, c, hidden, dropout) for a, b, c, hidden in grids.spread(q, k, v)]
+    return grids.collect(outputs)
+
+
+def _mix(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None, dropout: float) -> Tensor:
+    """softmax(QKᵀ/√d)V of (n, H, l, d).
+
+    No fused kernel of a CPU drops weights, and on short sequences those for bfloat16 are slower than two
+    ordinary products: there the formula stands as it is.
+    """
+    half = q.dtype == torch.bfloat16 and k.shape[2] < _FLASH_FROM
+    if q.device.type == "cpu" and (dropout or half):
+        return _softmax_attention(q * q.shape[-1] ** -0.5, k, v, hidden, dropout)[0]
+    seen = None if hidden is None else ~hidden
+    return F.scaled_dot_product_attention(q, k, v, seen, dropout)
 
 
 def eager_attention(
@@ -187,26 +159,26 @@ def eager_attention(
         allowed = layout.visible(length, window)
         mask = seen if allowed is None else seen & allowed
         q, k, v = (x.reshape(count, length, *x.shape[1:]).transpose(1, 2) for x in (q, k, v))
-        out, weights = _softmax_attention(q, k, v, mask, dropout)
+        out, weights = _softmax_attention(q, k, v, ~mask, dropout)
         return out.transpose(1, 2).flatten(0, 1), [weights]
     outputs, all_weights = [], []
     lengths = layout.cu_seqlens.diff().tolist()
     for parts in zip(*(torch.split(x, lengths) for x in (q, k, v)), strict=True):
         a, b, c = (x.transpose(0, 1) for x in parts)  # (H, l, d)
         allowed = layout.visible(a.shape[1], window)
-        out, weights = _softmax_attention(a, b, c, allowed, dropout)
+        out, weights = _softmax_attention(a, b, c, None if allowed is None else ~allowed, dropout)
         outputs.append(out.transpose(0, 1))
         all_weights.append(weights)
     return torch.cat(outputs), all_weights
 
 
 def _softmax_attention(
-    q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, dropout: float
+    q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None, dropout: float
 ) -> tuple[Tensor, Tensor]:
     product = torch.bmm if q.ndim == 3 else torch.matmul  # matmul reshapes before and after
     scores = product(q, k.transpose(-1, -2))
-    if allowed is not None:
+    if hidden is not None:
         # The lowest number and not −∞: a padded query may see nothing at all.
-        scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+        scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
     weights = scores.softmax(-1)
     return product(F.dropout(weights, dropout, dropout > 0), v), weights

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from unmask.config import ModelConfig
 from unmask.model.attention import Layout, attention, eager_attention
+from unmask.model.products import Linear
 
 
 @dataclass
@@ -36,6 +37,9 @@ class Norm(nn.LayerNorm):
     """A layer norm that gives back the precision it was given: autocast would make it float32."""
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.device.type == "cpu":  # whose kernel takes half precision beside weights in float32
+            with torch.autocast("cpu", enabled=False):
+                return super().forward(x)
         return super().forward(x).to(x.dtype)
 
 
@@ -87,8 +91,8 @@ class Attention(nn.Module):
     def __init__(self, config: ModelConfig, window: int | None) -> None:
         super().__init__()
         self.config, self.window = config, window
-        self.qkv = nn.Linear(config.width, 3 * config.width, bias=config.attention_bias)
-        self.out = nn.Linear(config.width, config.width, bias=config.attention_bias)
+        self.qkv = Linear(config.width, 3 * config.width, bias=config.attention_bias)
+        self.out = Linear(config.width, config.width, bias=config.attention_bias)
 
     def forward(
         self,
@@ -122,8 +126,8 @@ class FeedForward(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.up = nn.Linear(config.width, config.inner * (2 if config.gated else 1), bias=config.inner_bias)
-        self.down = nn.Linear(config.inner, config.width, bias=config.inner_bias)
+        self.up = Linear(config.width, config.inner * (2 if config.gated else 1), bias=config.inner_bias)
+        self.down = Linear(config.inner, config.width, bias=config.inner_bias)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.up(x)

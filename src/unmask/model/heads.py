@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from unmask.config import ModelConfig
 from unmask.errors import ModelError
 from unmask.model.encoder import activate, layer_norm
+from unmask.model.products import Linear, linear
 
 SPAN_POSITIONS = 20
 """Places within a span that the span boundary objective tells apart, as in SpanBERT."""
@@ -24,7 +25,7 @@ class Transform(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.activation = config.head_activation
-        self.dense = nn.Linear(config.width, config.width, bias=config.head_bias)
+        self.dense = Linear(config.width, config.width, bias=config.head_bias)
         self.norm = layer_norm(config)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -39,7 +40,7 @@ def vocabulary_scores(x: Tensor, table: Tensor, bias: Tensor | None) -> Tensor:
     if extra:
         table = F.pad(table, (0, 0, 0, extra))
         bias = None if bias is None else F.pad(bias, (0, extra))
-    return F.linear(x, table, bias)[:, :size]
+    return linear(x, table, bias)[:, :size]
 
 
 class MaskedLMHead(nn.Module):
@@ -61,9 +62,9 @@ class SpanHead(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.positions = nn.Embedding(SPAN_POSITIONS, SPAN_WIDTH)
-        self.first = nn.Linear(2 * config.width + SPAN_WIDTH, config.width)
+        self.first = Linear(2 * config.width + SPAN_WIDTH, config.width)
         self.first_norm = layer_norm(config)
-        self.second = nn.Linear(config.width, config.width)
+        self.second = Linear(config.width, config.width)
         self.second_norm = layer_norm(config)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
@@ -80,7 +81,7 @@ class Pooler(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.width, config.width)
+        self.dense = Linear(config.width, config.width)
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.tanh(self.dense(x))
@@ -93,9 +94,9 @@ class ClassifyHead(nn.Module):
         super().__init__()
         self.config = config
         self.transform = Transform(config) if config.classifier == "norm" else None
-        self.dense = nn.Linear(config.width, config.width) if config.classifier in ("tanh", "relu") else None
+        self.dense = Linear(config.width, config.width) if config.classifier in ("tanh", "relu") else None
         # ModernBERT's decoder leaves this bias out as well.
-        self.linear = nn.Linear(config.width, len(config.labels), config.head_bias or not config.causal)
+        self.linear = Linear(config.width, len(config.labels), config.head_bias or not config.causal)
 
     def forward(self, x: Tensor) -> Tensor:
         p = self.config.head_dropout
@@ -116,7 +117,7 @@ class TokenHead(nn.Module):
         super().__init__()
         self.dropout = dropout
         self.transform = Transform(config) if config.classifier == "norm" else None
-        self.linear = nn.Linear(config.width, classes)
+        self.linear = Linear(config.width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.transform is not None:
@@ -136,7 +137,7 @@ def build_head(name: str, config: ModelConfig) -> nn.Module:
     if name == "pooler":
         return Pooler(config)
     if name in ("nsp", "sop"):
-        return nn.Linear(config.width, 2)
+        return Linear(config.width, 2)
     if name == "classify":
         return ClassifyHead(config)
     if name == "tag":

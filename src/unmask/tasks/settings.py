@@ -85,7 +85,7 @@ class FinetuneConfig(Section):
     micro_tokens: Positive = 8192
     """Tokens that go through the model at once; a larger step accumulates gradients."""
     precision: Literal["auto", "bf16", "fp32"] = "auto"
-    """Of the matrix products; auto: bf16 on a GPU that has it."""
+    """Of the matrix products; auto: bf16 on a GPU or processor that has it."""
 
     @model_validator(mode="after")
     def _check(self) -> "FinetuneConfig":
@@ -153,7 +153,7 @@ class EmbedConfig(Section):
     seed: Count = 0
     """Every random choice follows from this number."""
     precision: Literal["auto", "bf16", "fp32"] = "auto"
-    """Of the matrix products; auto: bf16 on a GPU that has it."""
+    """Of the matrix products; auto: bf16 on a GPU or processor that has it."""
 
     def suited(self, model: ModelConfig) -> Self:
         """With a rate that suits a model."""

@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from unmask.config import ModelConfig, Recipe, TrainConfig
 from unmask.model.network import Model
+from unmask.model.products import half_is_fast
 from unmask.train import parallel
 
 
@@ -22,11 +23,12 @@ class Machine:
 
     @classmethod
     def choose(cls, config: TrainConfig) -> "Machine":
-        """The GPU if there is one; bf16 if the recipe says so, or by itself on a GPU that has it."""
-        device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else None
-        if config.precision != "auto":
-            return cls(device or torch.device("cpu"), config.precision == "bf16")
-        return cls(device or torch.device("cpu"), device is not None and torch.cuda.is_bf16_supported())
+        """The GPU if there is one; bf16 if the recipe says so, or by itself where the hardware has it."""
+        if torch.cuda.is_available():
+            device, able = torch.device("cuda", torch.cuda.current_device()), torch.cuda.is_bf16_supported()
+        else:
+            device, able = torch.device("cpu"), half_is_fast()
+        return cls(device, able if config.precision == "auto" else config.precision == "bf16")
 
     def autocast(self) -> torch.autocast:
         """Matrix products in bf16, or everything as it is."""
