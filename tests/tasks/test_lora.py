@@ -53,7 +53,7 @@ def test_only_adapters_and_the_head_learn(base: Path) -> None:
 
 
 def test_a_folder_made_with_adapters_is_an_ordinary_one(tmp_path: Path, base: Path) -> None:
-    settings = FinetuneConfig(lora=4, lr=5e-3, epochs=15, batch=16, patience=0)
+    settings = FinetuneConfig(lora=4, lr=5e-3, epochs=15, batch=16, patience=0, precision="fp32")
     result = finetune("classify", base, reviews(), out=tmp_path / "out", settings=settings)
     assert result.scores["accuracy"] == 1.0
     model = unmask.load(tmp_path / "out")

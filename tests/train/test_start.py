@@ -20,7 +20,7 @@ Make = Callable[..., Recipe]
 
 def test_a_run_from_text(text: Path, tmp_path: Path) -> None:
     changes = {"tokenizer.vocab_size": 120, "prepare.valid": 0.1, "train.steps": 2, "train.seconds": None}
-    sizes = {key: float(value) if "." in value else int(value) for key, value in map(_parted, SMALL)}
+    sizes = {key: _value(text) for key, text in map(_parted, SMALL)}
     sources = [f"pt={text / 'pt.txt'}", f"en={text / 'en.txt'}"]
     result = unmask.pretrain("tiny-docs", tmp_path / "run", sources, changes=sizes | changes)
     assert result.steps == 2
@@ -47,6 +47,10 @@ def test_a_run_from_text(text: Path, tmp_path: Path) -> None:
 def _parted(change: str) -> tuple[str, str]:
     key, _, value = change.partition("=")
     return key, value
+
+
+def _value(text: str) -> float | str:
+    return text if text.isalnum() and not text.isdecimal() else float(text) if "." in text else int(text)
 
 
 def test_it_is_the_run_of_the_command(small: Make, shards: Path, tmp_path: Path) -> None:
