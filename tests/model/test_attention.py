@@ -81,17 +81,18 @@ def test_chapter_5_five_by_five_causal() -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(lengths, windows, st.booleans())
-def test_grids_agree_with_the_formula(lengths: list[int], window: int | None, causal: bool) -> None:
+def test_grids_and_runs_agree_with_the_formula(lengths: list[int], window: int | None, causal: bool) -> None:
     torch.manual_seed(0)
     layout, qkv = layout_of(lengths, causal), random_qkv(lengths)
     upstream = torch.randn(sum(lengths), 2, 4, dtype=torch.float64)
     results = []
-    engines: tuple[Engine, ...] = ("grids", "eager")
+    engines: tuple[Engine, ...] = ("grids", "runs", "eager")
     for engine in engines:
         out = attention(*qkv, layout, window, engine=engine)
         results.append((out, *torch.autograd.grad(out, qkv, upstream)))
-    for fast, plain in zip(*results, strict=True):
-        torch.testing.assert_close(fast, plain, atol=1e-12, rtol=1e-9)
+    for grids, runs, plain in zip(*results, strict=True):
+        torch.testing.assert_close(grids, plain, atol=1e-12, rtol=1e-9)
+        torch.testing.assert_close(runs, plain, atol=1e-12, rtol=1e-9)
 
 
 @settings(deadline=None, max_examples=40)
@@ -168,7 +169,7 @@ def test_the_gradient_of_a_sequence_is_no_larger_than_the_sequence(engine: Engin
 
 def test_an_empty_sequence_is_no_trouble() -> None:
     q, k, v = torch.randn(3, 5, 2, 4)
-    engines: tuple[Engine, ...] = ("grids", "eager")
+    engines: tuple[Engine, ...] = ("grids", "runs", "eager")
     for engine in engines:
         both = attention(q, k, v, layout_of([2, 0, 3]), engine=engine)
         torch.testing.assert_close(both, attention(q, k, v, layout_of([2, 3]), engine=engine))
@@ -181,9 +182,9 @@ def test_a_sequence_does_not_depend_on_the_others(sizes: list[int], window: int 
     """To the bit: eight-bit products would round what differs in the last place to another number."""
     torch.manual_seed(0)
     q, k, v = torch.randn(3, sum(sizes), 2, 8)
-    whole = attention(q, k, v, layout_of(sizes, causal), window)
+    whole = attention(q, k, v, layout_of(sizes, causal), window, engine="grids")
     for n, *parts in zip(sizes, *(x.split(sizes) for x in (q, k, v, whole)), strict=True):
-        assert attention(*parts[:3], layout_of([n], causal), window).equal(parts[3])
+        assert attention(*parts[:3], layout_of([n], causal), window, engine="grids").equal(parts[3])
 
 
 @settings(deadline=None, max_examples=20)
@@ -200,9 +201,18 @@ def test_half_precision_stays_near_the_formula(sizes: list[int], window: int | N
         assert (near.float() - plain).norm() < 0.02 * plain.norm() + 1e-6
 
 
+def test_equal_neighbours_are_computed_together() -> None:
+    assert layout_of([3, 3, 3, 5, 3]).runs == [(3, 3), (1, 5), (1, 3)]
+
+
 def test_the_engine_on_a_cpu() -> None:
     q = torch.randn(3, 1, 4)
-    assert choose_engine(q, layout_of([3])) == "grids"
+    assert choose_engine(q, layout_of([3])) == "runs"
+    assert choose_engine(q.requires_grad_(), layout_of([3])) == "grids"
+    with torch.no_grad():
+        assert choose_engine(q, layout_of([3])) == "runs"
+        assert choose_engine(q.bfloat16(), layout_of([3])) == "grids"
+        assert choose_engine(q, layout_of([300]), 64) == "grids"  # else its cost were a square
     grid = Layout(torch.tensor([0, 3]).int(), 3, mask=torch.ones(1, 3, dtype=torch.bool))
     assert choose_engine(q, grid) == "eager"
 
@@ -212,7 +222,7 @@ def test_dropout_removes_weights() -> None:
     q, k = torch.randn(2, 50, 1, 4)
     v = torch.ones(50, 1, 4)
     layout = layout_of([50])
-    for engine in ("grids", "eager"):
+    for engine in ("grids", "runs", "eager"):
         out = attention(q, k, v, layout, dropout=0.5, engine=engine)  # type: ignore[arg-type]
         assert out.std() > 0.05
         torch.testing.assert_close(out.mean(), torch.tensor(1.0), atol=0.15, rtol=0)

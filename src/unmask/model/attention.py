@@ -1,18 +1,19 @@
-"""Attention over packed sequences: one function, four engines.
+"""Attention over packed sequences: one function, five engines.
 
 T tokens of all sequences · S sequences · B × L a padded grid · H heads · d width of a head · w window
 """
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unmask.model.grids import Grids, make_grids
+from unmask.model.grids import Grids, in_pieces, make_grids
 
-Engine = Literal["auto", "varlen", "pages", "grids", "eager"]
+Engine = Literal["auto", "varlen", "pages", "grids", "runs", "eager"]
 _FLASH_FROM = 1024  # keys: from here on bfloat16 on a processor is faster in blocks than as a whole
 
 
@@ -47,6 +48,15 @@ class Layout:
 
         return replace(self, far=bias(None), near=bias(window) if window else None)
 
+    @cached_property
+    def runs(self) -> list[tuple[int, int]]:
+        """Neighbours of equal length: (how many, length)."""
+        runs: list[tuple[int, int]] = []
+        for length in self.cu_seqlens.diff().tolist():
+            count = runs.pop()[0] if runs and runs[-1][1] == length else 0
+            runs.append((count + 1, length))
+        return [run for run in runs if run[1]]
+
     def visible(self, length: int, window: int | None) -> Tensor | None:
         """Which keys each query of a sequence sees, bool (L, L); None: all of them."""
         if not self.causal and window is None:
@@ -76,17 +86,19 @@ def attention(
 ) -> Tensor:
     """softmax(QKᵀ/√d)V within each sequence; q, k, v and the result are (T, H, d)."""
     if engine == "auto":
-        engine = choose_engine(q, layout)
+        engine = choose_engine(q, layout, window)
     if engine == "varlen":
         return _varlen(q, k, v, layout, window, dropout)
     if engine == "pages":
         return _pages(q, k, v, layout, window, dropout)
     if engine == "grids":
         return _grids(q, k, v, layout, window, dropout)
+    if engine == "runs":
+        return _runs(q, k, v, layout, window, dropout)
     return eager_attention(q, k, v, layout, window, dropout)[0]
 
 
-def choose_engine(q: Tensor, layout: Layout) -> Engine:
+def choose_engine(q: Tensor, layout: Layout, window: int | None = None) -> Engine:
     """The fastest engine that can do what is asked."""
     if layout.mask is not None:
         return "eager"
@@ -94,7 +106,9 @@ def choose_engine(q: Tensor, layout: Layout) -> Engine:
         return "pages"
     if q.is_cuda and q.dtype in (torch.float16, torch.bfloat16):
         return "varlen"
-    return "grids"
+    # Grids cost copies. They are worth it backward, where each call is dear, and in bfloat16: see `_mix`.
+    exact = q.dtype != torch.bfloat16 and not (q.requires_grad and torch.is_grad_enabled())
+    return "runs" if exact and not in_pieces(layout.max_seqlen, window) else "grids"
 
 
 def _varlen(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None, dropout: float) -> Tensor:
@@ -124,6 +138,18 @@ def _pages(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None, 
 def _grid(x: Tensor, count: int, length: int) -> Tensor:
     """Sequences of one length as (b, H, l, d), without a copy."""
     return x.view(count, length, *x.shape[1:]).transpose(1, 2)
+
+
+def _runs(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None, dropout: float) -> Tensor:
+    """Neighbours of equal length in one call, without a copy: batches are sorted by length."""
+    sizes = [count * length for count, length in layout.runs]
+    outputs = []
+    for run, *parts in zip(layout.runs, *(torch.split(x, sizes) for x in (q, k, v)), strict=True):
+        near = None if window is None or run[1] <= window + 1 else layout.visible(run[1], window)
+        a, b, c = (_grid(x, *run) for x in parts)
+        out = F.scaled_dot_product_attention(a, b, c, near, dropout, layout.causal and near is None)
+        outputs.append(out.transpose(1, 2).flatten(0, 1))  # (b·l, H, d)
+    return torch.cat(outputs) if outputs else torch.zeros_like(q)
 
 
 def _grids(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None, dropout: float) -> Tensor:

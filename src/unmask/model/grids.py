@@ -140,6 +140,15 @@ class _Collect(torch.autograd.Function):
         return gradient.index_select(0, index).index_fill_(0, fill, 0.0), None, None, None
 
 
+def in_pieces(length: int, window: int | None) -> bool:
+    """Whether a sequence is so long for the window that its queries are taken in pieces."""
+    return window is not None and length > 4 * _piece(window)
+
+
+def _piece(window: int) -> int:
+    return max(window, _PIECE)
+
+
 def make_grids(bounds: NDArray[np.int32], window: int | None, causal: bool, heads: int) -> Grids:
     """Grids of the sequences between these bounds, for blocks that see so far."""
     rows = list(_rows(bounds.astype(np.int64), window, causal, heads))
@@ -167,10 +176,10 @@ def _rows(bounds: Ints, window: int | None, causal: bool, heads: int) -> Iterato
     starts, lengths = bounds[:-1][order], lengths[order]
     done = 0
     if window is not None:
-        piece = max(window, _PIECE)
+        piece = _piece(window)
         after = 0 if causal else window
         keys = piece + window + after
-        done = int((lengths > 4 * piece).sum())
+        done = sum(in_pieces(length, window) for length in lengths.tolist())
         counts = -(-lengths[:done] // piece)
         first = piece * (np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts))
         begin, size = np.repeat(starts[:done], counts), np.repeat(lengths[:done], counts)
