@@ -6,6 +6,7 @@ A key that does not exist is an error that names the one that was meant.
 
 import difflib
 import json
+import math
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
@@ -418,6 +419,10 @@ _RECIPE_NEEDS: Needs[Recipe] = {
     ),
     "train.decay": ("with train.schedule=wsd", lambda one: one.train.schedule == "wsd"),
     "train.muon_lr": ("with train.optimiser=muon", lambda one: one.train.optimiser == "muon"),
+    "train.patience": (
+        "with train.eval_every below train.steps, as a single validation is the best so far",
+        lambda one: (one.train.eval_every or 0) < (one.train.steps or math.inf),
+    ),
 } | {
     f"batch.mask.{name}": ("with objective.causal below 1", lambda one: one.objective.causal < 1)
     for name in MaskConfig.model_fields

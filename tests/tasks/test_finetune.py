@@ -512,6 +512,7 @@ def test_mistakes_are_one_line(
         (["layers=0", "layer_decay=0.5"], "blocks that are trained, so not with layers=0"),
         (["lora_alpha=8"], "lora"),
         (["lora=0", "lora_matrices=all"], "lora"),
+        (["epochs=2", "patience=1"], "epochs=3 or more, as the first is always the best so far"),
     ],
 )
 def test_what_the_other_settings_leave_unread(given: list[str], need: str) -> None:

@@ -75,7 +75,8 @@ class FinetuneConfig(Section):
     length: Annotated[int, Field(ge=8)] | None = None
     """Tokens of the longest window; by default 384 for questions, else what the model takes up to 512."""
     stride: Count = STRIDE
-    """Tokens that neighbouring windows of a long text share."""
+    """Tokens that neighbouring windows of a long text share; of a classifier's with long=mean, or `predict
+    --long mean` later."""
     long: Literal["head", "tail", "mean"] = "head"
     """Of a text too long to classify: its beginning, its end, or the mean over windows of all of it."""
     valid: Annotated[float, Field(gt=0, lt=1)] = 0.1
@@ -127,6 +128,7 @@ _FINETUNE_NEEDS: Needs[FinetuneConfig] = {
     "lora_matrices": ("with lora", lambda one: one.lora),
     "layer_decay": ("with blocks that are trained, so not with layers=0", lambda one: one.layers != 0),
     "replay": ("with replay_text", lambda one: one.replay_text),
+    "patience": ("with epochs=3 or more, as the first is always the best so far", lambda one: one.epochs > 2),
 }
 
 
