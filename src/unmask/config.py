@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeGuard, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from unmask.errors import ConfigError
 from unmask.files import write_atomic
@@ -29,7 +30,43 @@ Count = Annotated[int, Field(ge=0)]
 Size = Annotated[int, Field(ge=1, le=1 << 24)]
 
 
-class Section(BaseModel):
+_NO_NUMBER = PydanticCustomError("switch", "write a number, not true or false")
+
+
+class Strict(BaseModel):
+    """Values in which true and false are no numbers; pydantic takes them for 1 and 0."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_switch(cls, values: Any) -> Any:
+        wrong = [
+            InitErrorDetails(type=_NO_NUMBER, loc=(name,), input=value)
+            for name, value in (values.items() if isinstance(values, dict) else ())
+            if name in cls.model_fields
+            and _is_number(cls.model_fields[name].annotation)
+            and _has_switch(value)
+        ]
+        if wrong:
+            raise ValidationError.from_exception_data(cls.__name__, wrong)
+        return values
+
+
+def _is_number(annotation: Any) -> bool:
+    """Whether numbers are taken there, and true and false are not."""
+    kinds = list(_kinds(annotation))
+    return any(kind in kinds for kind in (int, float)) and not any(kind in kinds for kind in (bool, Any))
+
+
+def _kinds(annotation: Any) -> Iterator[Any]:
+    inner = get_args(annotation)
+    yield from (kind for each in inner for kind in _kinds(each)) if inner else (annotation,)
+
+
+def _has_switch(value: Any) -> bool:
+    return isinstance(value, bool) or (isinstance(value, list | tuple) and any(map(_has_switch, value)))
+
+
+class Section(Strict):
     """A frozen group of settings; the docstring below each field is its documentation."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
