@@ -22,6 +22,7 @@ from unmask.files import write_atomic
 RECIPES = Path(__file__).parent / "recipes"
 _SET = "--set"
 _SHOWN = 12  # keys of a section
+UNREAD = "unread"  # what pydantic calls a problem of ours: a key that was said, and is not read
 _BUDGETS = {"train.steps", "train.epochs", "train.seconds"}  # a change of one takes the place of a recipe's
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -488,15 +489,16 @@ def load_recipe(path: Path | str | None = None, changes: Sequence[str | Change] 
 def load_settings(section: type[AnySection], changes: Sequence[str | Change] = ()) -> AnySection:
     """A section that is no part of a recipe: its defaults with `key=value` changes in order."""
     values: dict[str, Any] = {}
-    return checked(values, _SET, section, _apply(values, changes))
+    options = _apply(values, changes)
+    return checked(values, _SET if _SET in options.values() else "", section, options)
 
 
-def unread(settings: AnySection, said: Iterable[str], needs: Needs[AnySection]) -> str | None:
-    """Why the first of the keys that were said, and are not read, would change nothing."""
+def unread(settings: AnySection, said: Iterable[str], needs: Needs[AnySection]) -> tuple[str, str] | None:
+    """The first of the keys that were said and are not read, and what is wrong with it."""
     for key in said:
         need, there = needs.get(key, ("", bool))
         if need and not there(settings):
-            return f"{key} would change nothing, since it is read only {need}: leave it out"
+            return key, f"would change nothing, since it is read only {need}: leave it out"
     return None
 
 
@@ -505,8 +507,8 @@ def check_changes(recipe: Recipe, changes: Sequence[str | Change]) -> None:
     for each in changes:
         change = _read_change(each) if isinstance(each, str) else each
         said = () if change.value is None else _leaves(change.key, change.value)
-        if reason := unread(recipe, said, _RECIPE_NEEDS):
-            raise ConfigError(f"{change.option} {reason}")
+        if found := unread(recipe, said, _RECIPE_NEEDS):
+            raise ConfigError(f"{change.option} {' '.join(found)}")
 
 
 def write_recipe(recipe: Recipe, path: Path) -> None:
@@ -598,7 +600,10 @@ def checked(
     section: type[AnySection],
     options: Mapping[str, str] | None = None,
 ) -> AnySection:
-    """A section with these values; what is wrong is one line that names the option of each, or the origin."""
+    """A section with these values; what is wrong is one line that names the option of each, or the origin.
+
+    An option says by its name which value it is.
+    """
     try:
         return section.model_validate(values)
     except ValidationError as error:
@@ -606,9 +611,11 @@ def checked(
         for problem, key in ((each, key) for each in error.errors() for key in _keys(each)):
             given = (option for name, option in (options or {}).items() if f"{key}.".startswith(f"{name}."))
             where = next(given, origin)
-            own = where.startswith("--") and where != _SET  # an option says by its name which value it is
+            own = where.startswith("--") and where != _SET
             told.setdefault(where, []).append(_explain(problem, key, section, "" if own else f"{key}: "))
-        raise ConfigError("; ".join(f"{where}: {'; '.join(each)}" for where, each in told.items())) from None
+        raise ConfigError(
+            "; ".join(f"{where}: {'; '.join(each)}".removeprefix(": ") for where, each in told.items())
+        ) from None
 
 
 def _keys(problem: Any) -> list[str]:
@@ -635,6 +642,8 @@ def _explain(problem: Any, key: str, section: type[Section], named: str) -> str:
         keys = list(known_keys(section))
         close = close_keys(key, section) or difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
         return f"there is no {key}" + (f"; did you mean {' or '.join(close)}?" if close else "")
+    if problem["type"] == UNREAD:
+        return f"{key} {problem['msg']}" if named else str(problem["msg"])
     if problem["type"] == "value_error":  # one of our own checks, which says it all
         return f"{named}{problem['ctx']['error']}".removeprefix(": ")
     if listed and problem["type"] in ("tuple_type", "model_type"):

@@ -3,9 +3,21 @@
 from collections.abc import Callable
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from unmask.config import AnySection, Count, ModelConfig, Needs, Positive, Section, Share, TrainConfig, unread
+from unmask.config import (
+    UNREAD,
+    AnySection,
+    Count,
+    ModelConfig,
+    Needs,
+    Positive,
+    Section,
+    Share,
+    TrainConfig,
+    unread,
+)
 from unmask.errors import ConfigError
 from unmask.predict.settings import STRIDE
 
@@ -23,8 +35,11 @@ def usual_rate(base: float, model: ModelConfig) -> float:
 
 def _check_read(settings: AnySection, needs: Needs[AnySection]) -> AnySection:
     """Refuse what was said, and with the other settings is not read."""
-    if reason := unread(settings, sorted(settings.model_fields_set), needs):
-        raise ValueError(reason)
+    if found := unread(settings, sorted(settings.model_fields_set), needs):
+        key, reason = found
+        problem = PydanticCustomError(UNREAD, reason)
+        line = InitErrorDetails(type=problem, loc=(key,), input=getattr(settings, key))
+        raise ValidationError.from_exception_data(type(settings).__name__, [line])
     return settings
 
 
