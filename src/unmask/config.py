@@ -6,6 +6,7 @@ A key that does not exist is an error that names the one that was meant.
 
 import difflib
 import json
+import math
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeGuard, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from unmask.errors import ConfigError
 from unmask.files import write_atomic
@@ -20,6 +22,7 @@ from unmask.files import write_atomic
 RECIPES = Path(__file__).parent / "recipes"
 _SET = "--set"
 _SHOWN = 12  # keys of a section
+UNREAD = "unread"  # what pydantic calls a problem of ours: a key that was said, and is not read
 _BUDGETS = {"train.steps", "train.epochs", "train.seconds"}  # a change of one takes the place of a recipe's
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -28,7 +31,43 @@ Count = Annotated[int, Field(ge=0)]
 Size = Annotated[int, Field(ge=1, le=1 << 24)]
 
 
-class Section(BaseModel):
+_NO_NUMBER = PydanticCustomError("switch", "write a number, not true or false")
+
+
+class Strict(BaseModel):
+    """Values in which true and false are no numbers; pydantic takes them for 1 and 0."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_switch(cls, values: Any) -> Any:
+        wrong = [
+            InitErrorDetails(type=_NO_NUMBER, loc=(name,), input=value)
+            for name, value in (values.items() if isinstance(values, dict) else ())
+            if name in cls.model_fields
+            and _is_number(cls.model_fields[name].annotation)
+            and _has_switch(value)
+        ]
+        if wrong:
+            raise ValidationError.from_exception_data(cls.__name__, wrong)
+        return values
+
+
+def _is_number(annotation: Any) -> bool:
+    """Whether numbers are taken there, and true and false are not."""
+    kinds = list(_kinds(annotation))
+    return any(kind in kinds for kind in (int, float)) and not any(kind in kinds for kind in (bool, Any))
+
+
+def _kinds(annotation: Any) -> Iterator[Any]:
+    inner = get_args(annotation)
+    yield from (kind for each in inner for kind in _kinds(each)) if inner else (annotation,)
+
+
+def _has_switch(value: Any) -> bool:
+    return isinstance(value, bool) or (isinstance(value, list | tuple) and any(map(_has_switch, value)))
+
+
+class Section(Strict):
     """A frozen group of settings; the docstring below each field is its documentation."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
@@ -418,6 +457,10 @@ _RECIPE_NEEDS: Needs[Recipe] = {
     ),
     "train.decay": ("with train.schedule=wsd", lambda one: one.train.schedule == "wsd"),
     "train.muon_lr": ("with train.optimiser=muon", lambda one: one.train.optimiser == "muon"),
+    "train.patience": (
+        "with train.eval_every below train.steps, as a single validation is the best so far",
+        lambda one: (one.train.eval_every or 0) < (one.train.steps or math.inf),
+    ),
 } | {
     f"batch.mask.{name}": ("with objective.causal below 1", lambda one: one.objective.causal < 1)
     for name in MaskConfig.model_fields
@@ -446,15 +489,16 @@ def load_recipe(path: Path | str | None = None, changes: Sequence[str | Change] 
 def load_settings(section: type[AnySection], changes: Sequence[str | Change] = ()) -> AnySection:
     """A section that is no part of a recipe: its defaults with `key=value` changes in order."""
     values: dict[str, Any] = {}
-    return checked(values, _SET, section, _apply(values, changes))
+    options = _apply(values, changes)
+    return checked(values, _SET if _SET in options.values() else "", section, options)
 
 
-def unread(settings: AnySection, said: Iterable[str], needs: Needs[AnySection]) -> str | None:
-    """Why the first of the keys that were said, and are not read, would change nothing."""
+def unread(settings: AnySection, said: Iterable[str], needs: Needs[AnySection]) -> tuple[str, str] | None:
+    """The first of the keys that were said and are not read, and what is wrong with it."""
     for key in said:
         need, there = needs.get(key, ("", bool))
         if need and not there(settings):
-            return f"{key} would change nothing, since it is read only {need}: leave it out"
+            return key, f"would change nothing, since it is read only {need}: leave it out"
     return None
 
 
@@ -463,8 +507,8 @@ def check_changes(recipe: Recipe, changes: Sequence[str | Change]) -> None:
     for each in changes:
         change = _read_change(each) if isinstance(each, str) else each
         said = () if change.value is None else _leaves(change.key, change.value)
-        if reason := unread(recipe, said, _RECIPE_NEEDS):
-            raise ConfigError(f"{change.option} {reason}")
+        if found := unread(recipe, said, _RECIPE_NEEDS):
+            raise ConfigError(f"{change.option} {' '.join(found)}")
 
 
 def write_recipe(recipe: Recipe, path: Path) -> None:
@@ -556,7 +600,10 @@ def checked(
     section: type[AnySection],
     options: Mapping[str, str] | None = None,
 ) -> AnySection:
-    """A section with these values; what is wrong is one line that names the option of each, or the origin."""
+    """A section with these values; what is wrong is one line that names the option of each, or the origin.
+
+    An option says by its name which value it is.
+    """
     try:
         return section.model_validate(values)
     except ValidationError as error:
@@ -564,9 +611,11 @@ def checked(
         for problem, key in ((each, key) for each in error.errors() for key in _keys(each)):
             given = (option for name, option in (options or {}).items() if f"{key}.".startswith(f"{name}."))
             where = next(given, origin)
-            own = where.startswith("--") and where != _SET  # an option says by its name which value it is
+            own = where.startswith("--") and where != _SET
             told.setdefault(where, []).append(_explain(problem, key, section, "" if own else f"{key}: "))
-        raise ConfigError("; ".join(f"{where}: {'; '.join(each)}" for where, each in told.items())) from None
+        raise ConfigError(
+            "; ".join(f"{where}: {'; '.join(each)}".removeprefix(": ") for where, each in told.items())
+        ) from None
 
 
 def _keys(problem: Any) -> list[str]:
@@ -593,6 +642,8 @@ def _explain(problem: Any, key: str, section: type[Section], named: str) -> str:
         keys = list(known_keys(section))
         close = close_keys(key, section) or difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
         return f"there is no {key}" + (f"; did you mean {' or '.join(close)}?" if close else "")
+    if problem["type"] == UNREAD:
+        return f"{key} {problem['msg']}" if named else str(problem["msg"])
     if problem["type"] == "value_error":  # one of our own checks, which says it all
         return f"{named}{problem['ctx']['error']}".removeprefix(": ")
     if listed and problem["type"] in ("tuple_type", "model_type"):

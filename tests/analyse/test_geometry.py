@@ -131,7 +131,7 @@ def test_page_and_json(found: Geometry, tmp_path: Path) -> None:
 
 
 def test_bad_input(model: MaskedLM, vectors: Vectors, sentences: list[str]) -> None:
-    with pytest.raises(InputError, match="there is no layer 9: 0 is the embeddings, 1 to 3 the blocks"):
+    with pytest.raises(InputError, match="there is no layer 9: 0 is the embeddings, 1 to 3 the blocks$"):
         vectors.standardiser(9, "zscore")
     with pytest.raises(UserError, match="word or sentence, not 'token'"):
         vectors.standardiser(1, "zscore", "token")

@@ -170,7 +170,7 @@ def test_uses_of_a_word(loaded: Predictor, tmp_path: Path) -> None:
         index.nearest_uses("banco", "O gato dorme.")
     with pytest.raises(InputError, match="no text of .* holds pedras, but for the query"):
         index.nearest_uses("pedras", "As pedras.")
-    with pytest.raises(InputError, match="compared at one layer"):
+    with pytest.raises(InputError, match="there is no layer all: "):
         index.nearest_uses("banco", BENCHES[0], layer="all")
     with pytest.raises(InputError, match="no layer 9"):
         index.nearest_uses("banco", BENCHES[0], layer=9)
@@ -478,7 +478,8 @@ def test_the_command(run: Any, folder: Path, files: list[Path], tmp_path: Path, 
         (("um gato", "--word", "gato", "--approximate"), "--approximate searches texts"),
         (("gato", "--layer", "2"), "--layer is for a new index: give it with --add FILE"),
         (("--add", tmp_path / "no.txt"), "there is no"),
-        (("--add", files[0], "--layer", "x"), "--layer x: write a number, last4 or all"),
+        (("--add", files[0], "--layer", "x"), "--layer x: write a number or last4"),
+        (("--add", files[0], "--layer", "9"), "the blocks, or last4\n"),
     ):
         status, out = run(*given, *arguments)
         assert status == 2

@@ -331,7 +331,8 @@ def test_new_texts_are_a_text_of_any_length_a_file_or_a_folder(
     [
         (["girafa"], "there is no girafa in the text"),
         (["mosca"], "'mosca' occurs once"),
-        (["banco", "--layer", "9"], "there is no layer 9: 0 is the embeddings, 1 to 2 the blocks"),
+        (["banco", "--layer", "9"], "there is no layer 9: 0 is the embeddings, 1 to 2 the blocks, or last4"),
+        (["banco", "--layer", "all"], "--layer all: write a number or last4"),
         (["banco", "--layer", "upper"], "--layer upper: write a number"),
         (["banco", "--senses", "400"], "400 senses cannot be found in 36 uses"),
         (["banco", "--predict", " "], "it is empty"),

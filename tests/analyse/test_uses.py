@@ -101,9 +101,11 @@ def test_a_long_text_is_cut_around_the_word(model: MaskedLM) -> None:
 
 def test_bad_layers(model: MaskedLM) -> None:
     use = Use("o banco", 2, 7)
-    with pytest.raises(InputError, match="there is no layer 8"):
+    with pytest.raises(
+        InputError, match=r"there is no layer 8: 0 is the embeddings, 1 to \d the blocks, or last4$"
+    ):
         embed_uses(model, [use], 8)
-    with pytest.raises(InputError, match="at one layer"):
+    with pytest.raises(InputError, match="there is no layer all: .* or last4$"):
         embed_uses(model, [use], "all")
 
 
@@ -159,7 +161,7 @@ def test_the_command(folder: Path) -> None:
         (("banco", BENCHES[0]), "two texts or more"),
         (("gato", *BENCHES), "text 1 does not hold gato"),
         ((" ", *BENCHES), "is no word"),
-        (("banco", *BENCHES, "--layer", "all"), "at one layer"),
+        (("banco", *BENCHES, "--layer", "all"), "--layer all: write a number or last4"),
         (("banco", *BENCHES, "--layer", "9"), "no layer 9"),
         (("banco", *BENCHES, "--standardise", folder / "config.json"), "is no standardiser"),
     ):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from unmask.errors import InputError, ModelError
 from unmask.evaluation import evaluate
 from unmask.evaluation.results import read_items
+from unmask.evaluation.show import notes
 from unmask.evaluation.wic import best_threshold
 from unmask.predict import MaskedLM, load
 from unmask.predict.cloze import Cloze
@@ -109,13 +110,18 @@ def test_facts(folder: Path, write: Write, tmp_path: Path, lm: MaskedLM) -> None
     evaluate(str(suite), folder, tmp_path / "few", card=False, sample=1)
     (one,) = read_items(tmp_path / "few", "mine")
     assert one in items  # it was chosen among the answers of all
-    assert list(result.details.values()) == [
-        1,
-        sum(not item["open"] for item in items),
-    ]  # files, no single piece
+    several = sum(not item["open"] for item in items)
+    assert list(result.details.values()) == [1, several, 0]  # files, no single piece, not written
+    assert notes([result]) == []
     split = write('kind = "facts"\nfiles = ["y.jsonl"]', y__jsonl=rows[3:])
     (result,) = evaluate(str(split), folder, tmp_path / "split", card=False)
     assert list(result.scores) == ["P@1 among answers"]  # nothing was ranked, which is not a rank of none
+    odd = [*rows[:2], rows[0] | {"answer": "雨"}]
+    unknown = write('kind = "facts"\nfiles = ["z.jsonl"]', z__jsonl=odd)
+    (result,) = evaluate(str(unknown), folder, tmp_path / "unknown", card=False)
+    assert result.details["answers that the vocabulary cannot write"] == 1
+    assert [item["written"] for item in read_items(tmp_path / "unknown", "mine")] == [1, 1, 0]
+    assert notes([result]) == ["mine: the vocabulary cannot write 1 of 3 answers, which count as wrong"]
 
 
 def test_phrasings_as_pararel_has_them(folder: Path, write: Write, tmp_path: Path) -> None:

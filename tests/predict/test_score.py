@@ -79,8 +79,15 @@ def test_mistakes(lm: MaskedLM) -> None:
     with pytest.raises(InputError, match="word-l2r, token"):
         lm.score("O gato.", "l2r")
     long = "gato " * 100
-    with pytest.raises(InputError, match="text 2 has 102 tokens, but the model takes at most 64"):
+    too_long = "has 102 tokens, but the model takes at most 64: shorten it"
+    with pytest.raises(InputError, match=rf"^text 2 {too_long}, or have it cut off \(--truncate, "):
         lm.score(["O gato.", long])
+    for which, given in (("text 2", ["O gato.", long]), ("the text", [long])):
+        with pytest.raises(InputError, match=f"^{which} {too_long}$"):
+            lm.scored_places(given)
+    for look in (lm.hidden, lm.attention):  # nobody can ask these to cut it off
+        with pytest.raises(InputError, match=f"^the text {too_long}$"):
+            look(long)
     assert len(lm.score(long, truncate=True).tokens) == 62
 
 

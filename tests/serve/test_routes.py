@@ -324,6 +324,22 @@ def test_what_a_model_cannot_do_is_said(client: httpx.Client) -> None:
     assert client.post("/words", json={"inputs": ["a", "b"], "layer": 9}).status_code == 422
 
 
+def test_true_is_no_number(client: httpx.Client) -> None:
+    pair = ["a", "b"]
+    for path, key, body in (
+        ("/words", "layer", {"inputs": pair, "layer": True}),
+        ("/senses", "senses", {"inputs": pair, "word": "a", "senses": True}),
+        ("/attribution", "mask", {"inputs": "[MASK]", "mask": False}),
+        ("/embed", "dimensions", {"inputs": "a", "dimensions": True}),
+        ("/fill-mask", "parameters.top_k", {"inputs": "[MASK]", "parameters": {"top_k": True}}),
+        ("/decode", "ids", {"ids": [[5, True]]}),
+    ):
+        refused = client.post(path, json=body)
+        assert refused.status_code == 422, path
+        assert refused.json()["error"] == f"{key}: write a number, not true or false"
+    assert client.post("/embed", json={"inputs": "a", "truncate": True}).status_code == 200
+
+
 def test_an_empty_text_has_no_openai_vector(client: httpx.Client) -> None:
     for given, number in (("", 1), ([CAT, "", RAIN], 2)):
         refused = client.post("/v1/embeddings", json={"input": given})

@@ -156,6 +156,25 @@ def test_lines_and_pairs(tmp_path: Path, classifier: Classifier) -> None:
     assert row["probability"] == pytest.approx(classifier("bom", "mau")[0].score)  # type: ignore[union-attr]
 
 
+def test_plain_text_has_no_columns(tmp_path: Path, classifier: Classifier, tagger: Tagger) -> None:
+    lines, conll = tmp_path / "in.txt", tmp_path / "in.conll"
+    lines.write_text("o filme foi bom\n", "utf-8")
+    conll.write_text("filme O\nbom B-X\n", "utf-8")
+    for model, path, columns, says in (
+        (classifier, lines, Columns("corpo"), r"in.txt is plain text and has no column corpo: name none"),
+        (classifier, lines, Columns(pair="b"), r"in.txt is plain text and has no column b: name none"),
+        (tagger, lines, Columns("corpo"), r"in.txt is plain text and has no column corpo: name none"),
+        (tagger, conll, Columns("corpo"), r"tag reads words and tags, and no column corpo: name none"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            predict_file(model, path, tmp_path / "out.jsonl", columns)
+    learnt = replace(classifier.settings, text_template="{title}: {body}")  # nobody said that
+    of_two = Classifier(classifier.network, classifier.tokenizer, settings=learnt)
+    assert predict_file(of_two, lines, tmp_path / "out.jsonl") == 1
+    with pytest.raises(InputError, match=r"there is no .*none.txt"):
+        predict_file(classifier, tmp_path / "none.txt", tmp_path / "none.jsonl", Columns("corpo"))
+
+
 def test_tags(tmp_path: Path, tagger: Tagger) -> None:
     words = [example.words for example in tagged()[:4]]
     (tmp_path / "in.conll").write_text("\n\n".join("\n".join(each) for each in words), "utf-8")

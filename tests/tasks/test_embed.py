@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import unmask
 from unmask.checkpoint import load_model
 from unmask.cli import app
-from unmask.errors import UserError
+from unmask.errors import ConfigError, UserError
 from unmask.runs import read_metrics
 from unmask.tasks import embed
 from unmask.tasks.batches import make_batch
@@ -130,6 +130,9 @@ def test_scores_teach(tmp_path: Path, base: Path, heard: Heard) -> None:
 
 def test_texts_alone_learn_by_dropout(tmp_path: Path, base: Path) -> None:
     (tmp_path / "lines.txt").write_text("\n".join(example.text for example in PAIRS), "utf-8")
+    for columns in (Columns("a"), Columns(pair="a"), Columns(label="a")):
+        with pytest.raises(ConfigError, match=r"lines.txt is plain text and has no column a: name none"):
+            finetune_embed(base, tmp_path / "lines.txt", out=tmp_path / "out", columns=columns)
     result = finetune_embed(base, tmp_path / "lines.txt", out=tmp_path / "out", settings=quick(epochs=4))
     assert (result.learnt_from, result.train_examples) == ("texts", len(PAIRS))
     assert result.before is None

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from unmask.checkpoint import load_model, save_model
 from unmask.cli import app
-from unmask.config import load_settings
+from unmask.config import Change, load_settings
 from unmask.errors import ConfigError, InputError, UserError
 from unmask.predict.cloze import Cloze
 from unmask.predict.masked import MaskedLM
@@ -259,8 +259,15 @@ def test_a_size_is_a_list_of_one() -> None:
     ],
 )
 def test_what_no_way_reads(methods: tuple[Any, ...], given: dict[str, Any], need: str) -> None:
-    with pytest.raises(ValueError, match=f"{next(iter(given))} would change nothing, .* only with {need}: "):
+    ((key, value),) = given.items()
+    with pytest.raises(ValueError, match=f"{key}\n  would change nothing, .* only with {need}: "):
         FewshotConfig(methods=methods, **given)
+    why = f"would change nothing, since it is read only with {need}: leave it out"
+    for option, told in ((f"--{key}", f"--{key}: {why}"), ("--set", f"--set: {key} {why}")):
+        with pytest.raises(ConfigError, match=f"^{told}$"):
+            load_settings(
+                FewshotConfig, [Change("--methods", "methods", methods), Change(option, key, value)]
+            )
     FewshotConfig(**given)  # all that are possible
 
 

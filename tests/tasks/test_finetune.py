@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 import unmask
 from unmask.checkpoint import load_model, save_model
 from unmask.cli import app
-from unmask.config import load_settings
+from unmask.config import Change, load_settings
 from unmask.errors import ConfigError, InputError, ModelError, OutputError, UserError
 from unmask.model.network import Model
 from unmask.predict import Answerer, Classifier, Tagger
@@ -512,6 +512,7 @@ def test_mistakes_are_one_line(
         (["layers=0", "layer_decay=0.5"], "blocks that are trained, so not with layers=0"),
         (["lora_alpha=8"], "lora"),
         (["lora=0", "lora_matrices=all"], "lora"),
+        (["epochs=2", "patience=1"], "epochs=3 or more, as the first is always the best so far"),
     ],
 )
 def test_what_the_other_settings_leave_unread(given: list[str], need: str) -> None:
@@ -522,6 +523,14 @@ def test_what_the_other_settings_leave_unread(given: list[str], need: str) -> No
         f"--set: {key} would change nothing, since it is read only with {need}: leave it out"
     )
     assert load_settings(FinetuneConfig, [*given, f"{key}="]).lora == 0  # the default again is not said
+
+
+def test_what_options_say_together_is_not_put_on_another() -> None:
+    several = [Change("--lora", "lora", 2), Change("--layers", "layers", 2)]
+    with pytest.raises(ConfigError, match="^lora and layers exclude each other: "):
+        load_settings(FinetuneConfig, several)
+    with pytest.raises(ConfigError, match="^--set: lora and layers exclude each other: "):
+        load_settings(FinetuneConfig, [several[0], "layers=2"])
 
 
 @pytest.mark.parametrize(

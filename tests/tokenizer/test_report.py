@@ -128,6 +128,10 @@ def test_options_that_would_do_nothing_are_refused(corpus: Path, tmp_path: Path)
     assert "--set tokenizer.coverage=0.9 would change nothing" in refused(
         *more, "--set", "tokenizer.coverage=0.9", "--set", "text.min_chars=3"
     )
+    (tmp_path / "of-text.toml").write_text("[text]\nmin_chars = 3\n[tokenizer]\nkind = 'bpe'\n")
+    for there in (more, ("--report", base, corpus)):
+        assert "--recipe bert-base would change nothing" in refused(*there, "--recipe", "bert-base")
+    unmask("tokenizer", "--report", base, corpus, "--recipe", tmp_path / "of-text.toml", "-q")
     for given in (("--vocab-size", 160), ("--kind", "bpe"), ("--cased",)):
         assert f"{given[0].replace('cased', 'lowercase')} would change nothing, since --report" in refused(
             "--report", base, corpus, *given

@@ -617,6 +617,11 @@ def test_changes_of_what_is_there_already(options: list[str], change: str, why: 
         ),
         (["objective.causal=1", "batch.mask.ratio=0.3"], "batch.mask.ratio", "with objective.causal below 1"),
         (
+            ["train.steps=9", "train.eval_every=9", "train.patience=1"],
+            "train.patience",
+            "with train.eval_every below train.steps, as a single validation is the best so far",
+        ),
+        (
             ["tokenizer.kind=unigram", "tokenizer.min_frequency=3"],
             "tokenizer.min_frequency", "with tokenizer.kind=wordpiece or bpe",
         ),

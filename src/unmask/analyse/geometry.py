@@ -165,9 +165,7 @@ class Vectors:
 
     def standardiser(self, layer: int, method: Method, level: str = "word") -> Standardiser:
         """Fitted on this sample's words, or on its sentences, to be saved and used in `embed`."""
-        depth = self.model.config.layers
-        if layer not in range(-depth - 1, depth + 1):
-            raise InputError(f"there is no layer {layer}: 0 is the embeddings, 1 to {depth} the blocks")
+        self.model.check_layer(layer, ())
         if level == "word":
             about = self.model.about("word", layer, "mean")
             return Standardiser.fit(self.words[layer, self.fitted], method, about=about)

@@ -283,6 +283,8 @@ def add_file(
     _check_place(folder)
     if settings and (settings.level != "sentence" or settings.layer == "all"):
         raise ConfigError("an index holds one vector for each text")
+    if settings:
+        model.check_layer(settings.layer, ("last4",))
     missing = [path for path in (folder / _WORK / _LOCK, folder / _WORK, folder) if not path.exists()]
     with _alone(folder), _nothing_left(folder, missing):
         if not (folder / _MANIFEST).exists():

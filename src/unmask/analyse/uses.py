@@ -144,10 +144,7 @@ def embed_uses(
     model: Predictor, uses: Sequence[Use], layer: Layer = -1, progress: Progress = SILENT
 ) -> Floats:
     """The vector of each use (N, D): the mean of the word's pieces."""
-    if layer == "all":
-        raise InputError(
-            "uses are compared at one layer, or at the mean of the last four, not at all of them"
-        )
+    model.check_layer(layer, ("last4",))
     fitted = [fitting(use, model.inputs) for use in uses]
     texts = list(dict.fromkeys(use.text for use in fitted))  # one that holds several uses is computed once
     encodings = dict(zip(texts, model.inputs.encode(texts), strict=True))

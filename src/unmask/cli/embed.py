@@ -1,5 +1,6 @@
 """`unmask embed`: vectors of every line of a file."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -139,7 +140,7 @@ def embed(
     find_folder(model)
     one_source(file, out)
     fitted = Standardiser.load(standardise) if standardise else None
-    which = read_layer(layer)
+    which = read_layer(layer, ("last4", "all"))
 
     from unmask.predict.bulk import checked, embed_file, embed_on_ray
     from unmask.predict.parts import EmbedSettings
@@ -160,13 +161,14 @@ def embed(
     typer.echo(f"{counted(done.texts, 'text')}{before}{what}, width {done.width}: {done.file}")
 
 
-def read_layer(text: str) -> Any:
-    """A number, last4 or all."""
+def read_layer(text: str, named: Sequence[str] = ("last4",)) -> Any:
+    """A number, or one of these names."""
     from unmask.errors import ConfigError
 
-    if text in ("last4", "all"):
+    if text in named:
         return text
     try:
         return int(text)
     except ValueError:
-        raise ConfigError(f"--layer {text}: write a number, last4 or all") from None
+        *others, last = "a number", *named
+        raise ConfigError(f"--layer {text}: write {', '.join(others)} or {last}") from None

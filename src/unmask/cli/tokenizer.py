@@ -104,7 +104,8 @@ def tokenizer(
     show, words = progress(quiet), word or ()
     loaded = Tokenizer.load(find_tokenizer(given), show) if (given := extend or report) else None
     if loaded:
-        _refuse_training(asked, loaded, vocab_size if extend else None, bool(extend))
+        unread = recipe if recipe and "text" not in load_recipe(recipe).model_fields_set else None
+        _refuse_training(asked, unread, loaded, vocab_size if extend else None, bool(extend))
     if out:
         check_free(out, overwrite)
     if loaded and report:
@@ -125,12 +126,17 @@ def tokenizer(
 
 
 def _refuse_training(
-    asked: "Sequence[str | Change]", base: "Tokenizer", size: int | None, extend: bool
+    asked: "Sequence[str | Change]",
+    recipe: Path | None,
+    base: "Tokenizer",
+    size: int | None,
+    extend: bool,
 ) -> None:
-    """Refuse settings of a vocabulary that is there already."""
+    """Refuse settings of a vocabulary that is there already, and a recipe that has nothing but them."""
     from unmask.errors import ConfigError
 
-    given = [
+    given = [] if recipe is None else [f"--recipe {recipe}"]
+    given += [
         f"--set {each}" if isinstance(each, str) else each.option
         for each in asked
         if not isinstance(each, str) or each.strip().startswith("tokenizer.")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from unmask.errors import InputError
 from unmask.evaluation.context import Context, rows
-from unmask.evaluation.results import Measure, Outcome
+from unmask.evaluation.results import UNWRITTEN, Measure, Outcome
 from unmask.evaluation.suites import FactsSuite
 from unmask.predict.cloze import Cloze
 from unmask.predict.inputs import MASKS
@@ -50,21 +50,24 @@ def facts(context: Context, suite: FactsSuite) -> Outcome:
             answers = sorted(choices[relation])
             width = min(len(fact.prompts) for fact in members)
             several |= width > 1
-            votes, ranks = [], []
+            votes, ranks, sizes = [], [], []
             for phrasing in range(width):
                 cloze = Cloze(lm, [fact.prompts[phrasing] for fact in members])
                 votes.append([_best(row, answers) for row in cloze.score(answers)])
                 ranks.append(cloze.ranks([fact.answer for fact in members]))
+                sizes.append([len(cloze.pieces(place, fact.answer)) for place, fact in enumerate(members)])
             for number, fact in enumerate(members):
                 chosen = [vote[number] for vote in votes]
-                items.append(_item(fact, chosen, [rank[number] for rank in ranks]))
+                pieces = [size[number] for size in sizes]
+                items.append(_item(fact, chosen, [rank[number] for rank in ranks], pieces))
             stage.advance(1)
     agreement = (Measure("agreement of phrasings", "mean", ("agree",), macro="relation"),) if several else ()
-    split = sum(not item["open"] for item in items)
-    ranked = _OPEN if split < len(items) else ()  # where no answer is a single piece, nothing was ranked
+    split = sum(bool(item["written"] and not item["open"]) for item in items)
+    unwritten = sum(not item["written"] for item in items)
+    ranked = _OPEN if split + unwritten < len(items) else ()  # else no answer is a single piece
     return Outcome(
         items, (_AMONG, *ranked, *agreement), ("relation",),
-        {"answers of several pieces, ranked among answers only": split},
+        {"answers of several pieces, ranked among answers only": split, UNWRITTEN: unwritten},
     )  # fmt: skip
 
 
@@ -107,8 +110,10 @@ def _best(scores: NDArray[np.float32], answers: Sequence[str]) -> str:
     return answers[int(scores.argmax())] if np.isfinite(scores).any() else ""
 
 
-def _item(fact: Fact, chosen: Sequence[str], ranks: Sequence[int | None]) -> dict[str, Any]:
-    """A fact's outcome: the mean over its phrasings."""
+def _item(
+    fact: Fact, chosen: Sequence[str], ranks: Sequence[int | None], pieces: Sequence[int]
+) -> dict[str, Any]:
+    """A fact's outcome: the mean over its phrasings, each with the answer's pieces (0: unknown there)."""
     known = [rank for rank in ranks if rank is not None]
     pairs = [one == other for one, other in combinations(chosen, 2)]
     return {
@@ -117,6 +122,7 @@ def _item(fact: Fact, chosen: Sequence[str], ranks: Sequence[int | None]) -> dic
         "answer": fact.answer,
         "chosen": chosen[0],
         "among": float(np.mean([bool(name) and name == fact.answer for name in chosen])),
+        "written": sum(map(bool, pieces)),
         "open": len(known),
         "first": sum(rank == 1 for rank in known),
         "ten": sum(rank <= 10 for rank in known),

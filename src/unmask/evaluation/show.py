@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.charts import Chart, bars, lines
-from unmask.evaluation.results import HEAD, SAMPLE, UNKNOWN_SHARE, Differences, Result
+from unmask.evaluation.results import HEAD, SAMPLE, UNKNOWN_SHARE, UNWRITTEN, Differences, Result
 from unmask.evaluation.statistics import Difference, Estimate
 from unmask.files import write_atomic
 from unmask.progress import counted
@@ -53,6 +53,9 @@ def _notes(result: Result) -> Iterator[str]:
         yield f"a sample of at most {counted(many, 'item')} (--sample)"
     if (share := details.get(UNKNOWN_SHARE, 0)) > _MANY_UNKNOWN:  # easy to guess, and many bytes each
         yield f"{share:.1%} of the tokens are unknown to the vocabulary, which flatters these scores"
+    if missing := details.get(UNWRITTEN):
+        of = counted(result.main.items, "answer")
+        yield f"the vocabulary cannot write {missing:,} of {of}, which count as wrong"
     if HEAD in details and "learned from" not in details:
         yield f"scored with {details[HEAD]}"
     for task, reason in details.get("tasks left out", {}).items():

@@ -36,7 +36,10 @@ class TooLongError(TextError):
 
 
 class Inputs:
-    """A tokenizer and the longest sequence its model takes."""
+    """A tokenizer and the longest sequence its model takes.
+
+    With `truncate` what is longer is cut off, without it refused; None: refused where nobody can ask for it.
+    """
 
     def __init__(self, tokenizer: Tokenizer, limit: int) -> None:
         self.tokenizer, self.limit = tokenizer, limit
@@ -44,7 +47,7 @@ class Inputs:
         self.closing = int((template[::-1] >= 0).argmax()) if (template >= 0).any() else 0
         """How many special tokens close a text."""
 
-    def encode(self, texts: Sequence[str], truncate: bool = False) -> list[Encoding]:
+    def encode(self, texts: Sequence[str], truncate: bool | None = None) -> list[Encoding]:
         """Texts with words and offsets."""
         return [
             encoding if len(encoding) <= self.limit else self._cut(encoding, truncate, number, len(texts))
@@ -56,7 +59,7 @@ class Inputs:
         encodings = map(self.tokenizer.encode_words, sentences)
         return [e if len(e) <= self.limit else self._cut(e, True, 0, 1) for e in encodings]
 
-    def ids(self, texts: Sequence[str], truncate: bool = False, limit: int | None = None) -> list[Ints]:
+    def ids(self, texts: Sequence[str], truncate: bool | None = None, limit: int | None = None) -> list[Ints]:
         """Ids alone, which is several times faster."""
         limit = min(limit or self.limit, self.limit)
         spelt = self._spelt(texts)
@@ -77,7 +80,8 @@ class Inputs:
         for number, (ids, _) in enumerate(found):
             if len(ids) > self.limit:
                 if not truncate:
-                    raise self._too_long(len(ids), self.limit, "pair", number, len(found))
+                    remedy = ", or have it cut off (truncate=True)"
+                    raise self._too_long(len(ids), self.limit, "pair", number, len(found), remedy)
                 window = trim(self.tokenizer.encode(firsts[number], seconds[number]), self.limit)
                 found[number], cut = (window.ids, window.segments), cut + 1
         return found, cut
@@ -85,26 +89,24 @@ class Inputs:
     def _spelt(self, texts: Sequence[str]) -> list[str]:
         return [with_own_mask(text, self.tokenizer) for text in texts]
 
-    def _cut(self, encoding: Encoding, truncate: bool, number: int, count: int) -> Encoding:
+    def _cut(self, encoding: Encoding, truncate: bool | None, number: int, count: int) -> Encoding:
         kept = self._kept(len(encoding), self.limit, truncate, number, count)
         return Encoding(
             encoding.ids[kept], encoding.words[kept], encoding.offsets[kept], encoding.segments[kept]
         )
 
-    def _kept(self, length: int, limit: int, truncate: bool, number: int, count: int) -> Ints:
+    def _kept(self, length: int, limit: int, truncate: bool | None, number: int, count: int) -> Ints:
         """Places that stay: the beginning, and the special tokens that close the text."""
         if not truncate:
-            raise self._too_long(length, limit, "text", number, count)
+            remedy = "" if truncate is None else ", or have it cut off (--truncate, truncate=True)"
+            raise self._too_long(length, limit, "text", number, count, remedy)
         places = np.arange(length)
         return places[(places < limit - self.closing) | (places >= length - self.closing)]
 
     @staticmethod
-    def _too_long(length: int, limit: int, what: str, number: int, count: int) -> TooLongError:
+    def _too_long(length: int, limit: int, what: str, number: int, count: int, remedy: str) -> TooLongError:
         which = f"{what} {number + 1}" if count > 1 else f"the {what}"
-        reason = (
-            f"has {length} tokens, but the model takes at most {limit}: "
-            "shorten it, or have it cut off (--truncate, truncate=True)"
-        )
+        reason = f"has {length} tokens, but the model takes at most {limit}: shorten it{remedy}"
         return TooLongError(which, reason, number)
 
 

@@ -84,7 +84,7 @@ class MaskedLM(Predictor):
         return scores[0] if isinstance(texts, str) else scores
 
     def scored_places(
-        self, texts: Sequence[str], truncate: bool = False
+        self, texts: Sequence[str], truncate: bool | None = None
     ) -> tuple[list[Encoding], list[Ints]]:
         """Texts as tokens, and the places of those that `score` asks for."""
         encodings = self.inputs.encode(texts, truncate)

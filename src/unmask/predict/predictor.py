@@ -86,7 +86,7 @@ class Predictor:
         include the special tokens, as `tokenizer.encode` gives them; word rows do not.
         """
         own = self.settings_for(level, pool, normalise)
-        self._check_layer(layer)
+        self.check_layer(layer)
         if standardise:
             standardise.check(self.about(level, layer, own.pool))
         cut = own.max_length is not None if truncate is None else truncate
@@ -120,7 +120,7 @@ class Predictor:
 
     def about(self, level: Level, layer: Layer, pool: Pool) -> dict[str, str]:
         """What a standardiser says of the vectors it was fitted on."""
-        self._check_layer(layer)
+        self.check_layer(layer)
         named = str(layer if isinstance(layer, str) or layer >= 0 else self.config.layers + 1 + layer)
         pooled = pool if level != "token" else ""
         return {"model": self.fingerprint, "level": level, "layer": named, "pool": pooled}
@@ -269,12 +269,14 @@ class Predictor:
             raise ModelError("an ONNX model gives its last layer only; load the folder it was converted from")
         return self.model.encoder.trace(*packed.inputs, attention=attention)
 
-    def _check_layer(self, layer: Layer) -> None:
+    def check_layer(self, layer: Layer, named: Sequence[str] = ("last4", "all")) -> None:
+        """Refuse a layer that is not there, or not by one of these names."""
         depth = self.config.layers
         number = isinstance(layer, int | np.integer) and not isinstance(layer, bool)  # True would be layer 1
-        if not (layer in range(-depth - 1, depth + 1) if number else layer in ("last4", "all")):
+        if not (layer in range(-depth - 1, depth + 1) if number else layer in named):
+            others = "".join(f", or {name}" for name in named)
             raise InputError(
-                f"there is no layer {layer}: 0 is the embeddings, 1 to {depth} the blocks, or last4, or all"
+                f"there is no layer {layer}: 0 is the embeddings, 1 to {depth} the blocks{others}"
             )
 
     def _layer(self, packed: Pack, layer: Layer) -> Tensor:

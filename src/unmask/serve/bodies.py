@@ -2,7 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+
+from unmask.config import Strict
 
 Text = Annotated[str, Field(examples=["The river rose."])]
 Texts = str | list[str]
@@ -10,7 +12,7 @@ Top = Annotated[int, Field(ge=1, le=1000)]
 Ids = list[Annotated[int, Field(ge=0, lt=1 << 31)]]
 
 
-class Body(BaseModel):
+class Body(Strict):
     """A request; `model` may be left out where one model is meant."""
 
     model_config = ConfigDict(protected_namespaces=())
@@ -61,7 +63,7 @@ class RerankBody(Body):
     truncate: bool = False
 
 
-class Comparison(BaseModel):
+class Comparison(Strict):
     """A sentence and those to compare it with."""
 
     source_sentence: Annotated[str, Field(examples=["The river rose."])]
@@ -89,7 +91,7 @@ class DecodeBody(Body):
     skip_special_tokens: bool = True
 
 
-class FillParameters(BaseModel):
+class FillParameters(Strict):
     """How many candidates, and the only ones allowed."""
 
     top_k: Top = 5
@@ -103,14 +105,14 @@ class FillBody(Body):
     parameters: FillParameters = FillParameters()
 
 
-class TextPair(BaseModel):
+class TextPair(Strict):
     """Two texts to classify together."""
 
     text: str
     text_pair: str
 
 
-class ClassifyParameters(BaseModel):
+class ClassifyParameters(Strict):
     """How many classes, and how scores become probabilities."""
 
     top_k: Top | None = None
@@ -124,11 +126,11 @@ class ClassifyBody(Body):
     parameters: ClassifyParameters = ClassifyParameters()
 
 
-class TagParameters(BaseModel):
+class TagParameters(Strict):
     """Words one by one (`none`) or joined; a word is labelled by its first piece, as `first` says."""
 
     aggregation_strategy: Literal["none", "simple", "first"] = "simple"
-    ignore_labels: list[str] = ["O"]
+    ignore_labels: list[str] = Field(default=["O"])
 
 
 class TagBody(Body):
@@ -138,7 +140,7 @@ class TagBody(Body):
     parameters: TagParameters = TagParameters()
 
 
-class Question(BaseModel):
+class Question(Strict):
     """A question and where its answer stands."""
 
     question: Annotated[str, Field(examples=["What rose?"])]
@@ -151,7 +153,7 @@ class AnswerBody(Body):
     inputs: Question | list[Question]
 
 
-class HubBody(BaseModel):
+class HubBody(Strict):
     """What the task of the model takes; see the routes of the tasks."""
 
     model_config = ConfigDict(extra="allow")

@@ -32,6 +32,7 @@ from unmask.tasks.read import (
     list_of,
     open_source,
     refuse_columns,
+    refuse_columns_of_lines,
     rows_of,
     stream_examples,
     text_rows,
@@ -136,7 +137,8 @@ def _text_rows(
     task: TextTask = "pair" if wants_pairs else "classify"
     if wants_pairs is None and model.settings.name == "regress":
         task = "regress"  # of pairs where the file has such
-    columns = columns.else_learnt(model.settings.text_template, model.settings.pair_template)
+    if file_form(path) != ".txt":  # whose lines are texts as they stand
+        columns = columns.else_learnt(model.settings.text_template, model.settings.pair_template)
     yield from _table_texts(task, path, columns, progress)
 
 
@@ -148,7 +150,7 @@ def _table_texts(
             raise InputError(
                 f"{path}: this model judges pairs: give a table ({' '.join(TABLES)}) of two texts"
             )
-        for text in _lines(path):
+        for text in _plain_lines(path, columns):
             yield {"text": text}, TextExample(text)
         return
     source, form = open_source(task, path)
@@ -162,11 +164,12 @@ def _word_rows(
     form = file_form(path)
     tabular = form in (".txt", ".tsv") and _has_tags(path, model.config.labels)
     if form == ".txt" and not tabular:
-        for text in _lines(path):
+        for text in _plain_lines(path, columns):
             yield {"text": text}, text
     elif form in TABLES and not tabular:
         yield from _table_rows(path, columns, progress)
     else:
+        refuse_columns("tag", columns)
         yield from _conll_rows(path)
 
 
@@ -234,6 +237,12 @@ def _question_rows(path: Path) -> Iterator[tuple[Row, QuestionExample]]:
     for example in stream_examples("qa", path, labelled=False):
         assert isinstance(example, QuestionExample)
         yield {"id": example.id, "question": example.question, "context": example.context}, example
+
+
+def _plain_lines(path: Path, columns: Columns) -> Iterator[str]:
+    lines = _lines(path)  # a file that is not there is told first
+    refuse_columns_of_lines(path, columns)
+    return lines
 
 
 def _lines(path: Path) -> Iterator[str]:

@@ -81,8 +81,8 @@ def finetune(  # noqa: PLR0913  the last is given by name alone
         ),
         "valid": ("where no file of validation examples is given", lambda _: valid is None),
     }
-    if reason := unread(settings, sorted(settings.model_fields_set), needs):
-        raise ConfigError(reason)
+    if found := unread(settings, sorted(settings.model_fields_set), needs):
+        raise ConfigError(" ".join(found))
     texts = (settings.replay_text, settings.report_forgetting)
     check_target(Path(out), overwrite, (find_folder(model), train, valid, *texts))
     training = load_examples(task, train, columns, progress)

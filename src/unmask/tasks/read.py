@@ -109,6 +109,12 @@ def refuse_columns(task: Task, columns: Columns) -> None:
         raise ConfigError(f"{task} reads {own}, and no column {columns.said[0]}: name none")
 
 
+def refuse_columns_of_lines(path: Path, columns: Columns) -> None:
+    """Refuse names of columns where every line is a text."""
+    if columns.said:
+        raise ConfigError(f"{path} is plain text and has no column {columns.said[0]}: name none")
+
+
 def text_rows(
     task: TextTask, source: Source, form: str, columns: Columns, labelled: bool, progress: Progress
 ) -> Iterator[tuple[dict[str, Any], TextExample]]:

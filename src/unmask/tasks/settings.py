@@ -3,9 +3,21 @@
 from collections.abc import Callable
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from unmask.config import AnySection, Count, ModelConfig, Needs, Positive, Section, Share, TrainConfig, unread
+from unmask.config import (
+    UNREAD,
+    AnySection,
+    Count,
+    ModelConfig,
+    Needs,
+    Positive,
+    Section,
+    Share,
+    TrainConfig,
+    unread,
+)
 from unmask.errors import ConfigError
 from unmask.predict.settings import STRIDE
 
@@ -23,8 +35,11 @@ def usual_rate(base: float, model: ModelConfig) -> float:
 
 def _check_read(settings: AnySection, needs: Needs[AnySection]) -> AnySection:
     """Refuse what was said, and with the other settings is not read."""
-    if reason := unread(settings, sorted(settings.model_fields_set), needs):
-        raise ValueError(reason)
+    if found := unread(settings, sorted(settings.model_fields_set), needs):
+        key, reason = found
+        problem = PydanticCustomError(UNREAD, reason)
+        line = InitErrorDetails(type=problem, loc=(key,), input=getattr(settings, key))
+        raise ValidationError.from_exception_data(type(settings).__name__, [line])
     return settings
 
 
@@ -75,7 +90,8 @@ class FinetuneConfig(Section):
     length: Annotated[int, Field(ge=8)] | None = None
     """Tokens of the longest window; by default 384 for questions, else what the model takes up to 512."""
     stride: Count = STRIDE
-    """Tokens that neighbouring windows of a long text share."""
+    """Tokens that neighbouring windows of a long text share; of a classifier's with long=mean, or `predict
+    --long mean` later."""
     long: Literal["head", "tail", "mean"] = "head"
     """Of a text too long to classify: its beginning, its end, or the mean over windows of all of it."""
     valid: Annotated[float, Field(gt=0, lt=1)] = 0.1
@@ -127,6 +143,7 @@ _FINETUNE_NEEDS: Needs[FinetuneConfig] = {
     "lora_matrices": ("with lora", lambda one: one.lora),
     "layer_decay": ("with blocks that are trained, so not with layers=0", lambda one: one.layers != 0),
     "replay": ("with replay_text", lambda one: one.replay_text),
+    "patience": ("with epochs=3 or more, as the first is always the best so far", lambda one: one.epochs > 2),
 }
 
 
