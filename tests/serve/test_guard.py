@@ -265,6 +265,6 @@ def test_a_model_of_nans_is_not_blamed_on_a_conversion() -> None:
     tokenizer = make_tokenizer("wordpiece")
     model = make_model(make_config(tokenizer))
     next(model.parameters()).data.fill_(math.nan)
-    with pytest.raises(ModelError, match="broken: its weights or vectors are not finite") as caught:
+    with pytest.raises(ModelError, match="its weights or scores are not finite") as caught:
         check_companions(Served("broken", MaskedLM(model, tokenizer)))
     assert "convert" not in str(caught.value)
