@@ -56,8 +56,10 @@ class Inputs:
         encodings = map(self.tokenizer.encode_words, sentences)
         return [e if len(e) <= self.limit else self._cut(e, True, 0, 1) for e in encodings]
 
-    def ids(self, texts: Sequence[str], truncate: bool = False, limit: int | None = None) -> list[Ints]:
-        """Ids alone, which is several times faster."""
+    def ids(
+        self, texts: Sequence[str], truncate: bool | None = False, limit: int | None = None
+    ) -> list[Ints]:
+        """Ids alone, which is several times faster. None: what is too long cannot be cut off here."""
         limit = min(limit or self.limit, self.limit)
         spelt = self._spelt(texts)
         with backend_errors("the text cannot be tokenised", texts=spelt):
@@ -91,20 +93,20 @@ class Inputs:
             encoding.ids[kept], encoding.words[kept], encoding.offsets[kept], encoding.segments[kept]
         )
 
-    def _kept(self, length: int, limit: int, truncate: bool, number: int, count: int) -> Ints:
+    def _kept(self, length: int, limit: int, truncate: bool | None, number: int, count: int) -> Ints:
         """Places that stay: the beginning, and the special tokens that close the text."""
         if not truncate:
-            raise self._too_long(length, limit, "text", number, count)
+            raise self._too_long(length, limit, "text", number, count, truncate is not None)
         places = np.arange(length)
         return places[(places < limit - self.closing) | (places >= length - self.closing)]
 
     @staticmethod
-    def _too_long(length: int, limit: int, what: str, number: int, count: int) -> TooLongError:
+    def _too_long(
+        length: int, limit: int, what: str, number: int, count: int, can_cut: bool = True
+    ) -> TooLongError:
         which = f"{what} {number + 1}" if count > 1 else f"the {what}"
-        reason = (
-            f"has {length} tokens, but the model takes at most {limit}: "
-            "shorten it, or have it cut off (--truncate, truncate=True)"
-        )
+        cut = ", or have it cut off (--truncate, truncate=True)" if can_cut else ""
+        reason = f"has {length} tokens, but the model takes at most {limit}: shorten it{cut}"
         return TooLongError(which, reason, number)
 
 

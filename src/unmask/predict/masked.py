@@ -12,7 +12,7 @@ from unmask.errors import InputError, ModelError
 from unmask.model.network import Model
 from unmask.predict.batching import Pack
 from unmask.predict.fill import BEAM, Filler
-from unmask.predict.generate import Sampling, sample
+from unmask.predict.generate import Sampling, sample, seeded
 from unmask.predict.inputs import as_list
 from unmask.predict.predictor import Predictor
 from unmask.predict.results import Fill, Generated, Score
@@ -141,9 +141,8 @@ class MaskedLM(Predictor):
         if not self.config.causal and not self.hybrid:
             raise ModelError("this model is not causal: it fills masks (fill), it does not generate")
         sampling = Sampling(temperature, top_k, top_p)
-        generator = torch.Generator()
-        generator.seed() if seed is None else generator.manual_seed(seed)
-        ids = list(self.inputs.ids([prompt])[0])
+        generator = seeded(seed)
+        ids = list(self.inputs.ids([prompt], truncate=None)[0])
         ids = ids[: len(ids) - self.inputs.closing]
         if not ids:
             raise InputError("the prompt is empty, and this tokenizer has no token that opens a text")

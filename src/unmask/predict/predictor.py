@@ -137,12 +137,12 @@ class Predictor:
 
     def hidden(self, text: str) -> Floats:
         """Hidden states (L + 1, n, D) of a text: embeddings, then every block."""
-        trace = self._trace(self._pack(self.inputs.ids([text])))
+        trace = self._trace(self._pack(self.inputs.ids([text], truncate=None)))
         return np.stack([_array(hidden) for hidden in trace.hidden])
 
     def attention(self, text: str) -> Floats:
         """Attention weights (L, H, n, n) of a text: row i says what token i looks at."""
-        trace = self._trace(self._pack(self.inputs.ids([text])), attention=True)
+        trace = self._trace(self._pack(self.inputs.ids([text], truncate=None)), attention=True)
         return np.stack([_array(block[0]) for block in trace.attention])
 
     def word_layers(
