@@ -3,8 +3,10 @@
 import asyncio
 import json
 import math
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -246,12 +248,33 @@ def test_the_log_has_times_and_no_texts_unless_asked(opened: Open, capfd: pytest
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize("log", ["requests", "texts"])
+def test_requests_are_answered_when_nobody_reads_the_log(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, log: str
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    closed = open(writer, "w", buffering=1)  # noqa: SIM115 - it cannot be closed without an error
+    monkeypatch.setattr("sys.stderr", closed)
+    client = opened(log=log)
+    try:
+        assert get(client, "/embed", "POST", json={"inputs": "a"}).status_code == 200
+        assert 'route="/embed",status="200"' in get(client, "/metrics").text
+    finally:
+        with suppress(BrokenPipeError):
+            closed.close()
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"host": "0.0.0.0"}, "set a key"),
         ({"host": "example.org"}, "set a key"),
         ({"key": "short"}, "at least 16"),
+        ({"origins": ["https://site.example/"]}, "https://site.example/: no browser names a site so"),
+        ({"origins": ["https://a.example", "site.example"]}, "site.example: no browser"),
+        ({"origins": ["https://Site.example"]}, "in small letters"),
+        ({"origins": ["https://site.example/page"]}, "nothing after it"),
     ],
 )
 def test_unsafe_settings_are_refused(changes: dict[str, Any], words: str) -> None:
@@ -259,6 +282,8 @@ def test_unsafe_settings_are_refused(changes: dict[str, Any], words: str) -> Non
         check_settings(replace(Settings(), **changes))
     check_settings(replace(Settings(), host="0.0.0.0", key=KEY))
     check_settings(replace(Settings(), host="::1"))
+    sites = ("https://site.example", "http://localhost:3000", "http://[::1]:80", "app://x_y", "null", "*")
+    check_settings(replace(Settings(), origins=sites))
 
 
 def test_a_model_of_nans_is_not_blamed_on_a_conversion() -> None:

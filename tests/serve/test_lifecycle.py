@@ -15,7 +15,9 @@ import httpx
 import numpy as np
 import pytest
 from tests.serve.conftest import Running, running
+from typer.testing import CliRunner
 
+from unmask.cli import app as cli
 from unmask.errors import UserError
 from unmask.predict import load
 from unmask.predict.predictor import Predictor
@@ -71,6 +73,12 @@ def test_what_cannot_be_served_is_said_before_or_while_loading(
         ]:
             with pytest.raises(UserError, match=words):
                 serve(named_folders(names), Settings(**{"port": 0} | changes), lambda *_: None)  # type: ignore[arg-type]
+
+
+def test_a_request_may_not_take_for_ever(folders: dict[str, Path]) -> None:
+    run = CliRunner().invoke(cli, ["serve", str(folders["lm"]), "--port", "0", "--timeout", "inf"])
+    assert run.exit_code == 2
+    assert "less than or equal to 86400" in " ".join(run.output.split())
 
 
 @pytest.mark.slow

@@ -30,8 +30,10 @@ def create_app(site: Site, origins: Sequence[str] = (), log: Log = "requests") -
     app.mount("/studio", StaticFiles(directory=house.STUDIO, check_dir=False), "studio")
 
     @app.get("/docs", include_in_schema=False)
-    async def docs() -> HTMLResponse:
-        return HTMLResponse(docs_page(app.openapi()))
+    async def docs(request: Request) -> HTMLResponse:
+        first = next(iter(site.models.values()))
+        asked = {"{name}": first.name, "{task}": first.task}
+        return HTMLResponse(docs_page(app.openapi(), str(request.base_url).rstrip("/"), asked))
 
     @app.get("/docs.css", include_in_schema=False)
     async def style() -> Response:
