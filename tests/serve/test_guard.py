@@ -177,6 +177,31 @@ def test_time_over_is_said_and_the_rest_dropped(opened: Open, monkeypatch: pytes
     assert late.json()["error"]["type"] == "timeout"
 
 
+def test_who_waits_when_the_server_ends_at_once_is_told(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, released = threading.Event(), threading.Event()
+
+    def slow(served: Served, texts: list[str]) -> list[Any]:
+        begun.set()
+        released.wait(10)
+        raise AssertionError("nobody waits")
+
+    monkeypatch.setattr(work, "embed", slow)
+    client = opened()
+
+    async def main() -> httpx.Response:
+        asked = asyncio.create_task(client.post("/embed", json={"inputs": "a"}))
+        await asyncio.to_thread(begun.wait, 10)
+        asked.cancel()
+        return await asked
+
+    told = asyncio.run(main())
+    released.set()
+    assert (told.status_code, told.headers["retry-after"]) == (503, "5")
+    assert told.json()["error"] == "the server is shutting down"
+
+
 def test_a_body_that_does_not_come_is_not_waited_for(opened: Open) -> None:
     async def never() -> AsyncIterator[bytes]:
         yield b"{"

@@ -232,3 +232,23 @@ def test_a_signal_under_load_finishes_what_was_accepted(folders: dict[str, Path]
         _, told = started.process.communicate(timeout=60)
         assert started.process.returncode == 0
         assert told == ""
+
+
+@pytest.mark.slow
+def test_a_second_interrupt_ends_at_once_without_a_traceback(folders: dict[str, Path]) -> None:
+    with running(f"lm={folders['lm']}", "--quiet", "--max-tokens", "9000000") as started:
+        some = [" ".join(texts(4, seed))[:300] for seed in range(300)]
+
+        async def main() -> httpx.Response:
+            async with httpx.AsyncClient(timeout=60) as client:
+                asked = asyncio.create_task(client.post(f"{started.url}/score", json={"inputs": some}))
+                while "unmask_queue_size 0.0" in (await client.get(f"{started.url}/metrics")).text:
+                    await asyncio.sleep(0.01)
+                for _ in range(2):
+                    started.process.send_signal(signal.SIGINT)
+                    await asyncio.sleep(0.1)
+                return await asked
+
+        assert asyncio.run(main()).status_code == 503
+        _, told = started.process.communicate(timeout=60)
+        assert (started.process.returncode, told) == (0, "")

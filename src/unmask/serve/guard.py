@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import orjson
 
-from unmask.serve.errors import FAULT, ApiError, too_large
+from unmask.serve.errors import ENDING, FAULT, ApiError, too_large
 from unmask.serve.site import Record, Site, record
 
 Scope = MutableMapping[str, Any]
@@ -78,6 +78,8 @@ class Guard:
         except _Gone:
             self.site.measures.dropped.inc()
             reply.status = 499
+        except asyncio.CancelledError:  # Ctrl-C came a second time, or the end waited long enough
+            await reply.error(ENDING)
         except Exception as error:  # a fault of ours: where, but not the texts that an error may quote
             frame = traceback.extract_tb(error.__traceback__)[-1]
             log_line("fault", id=told.id, kind=type(error).__name__, file=frame.filename, line=frame.lineno)

@@ -162,6 +162,7 @@ def _run(site: Site, settings: Settings, listening: socket.socket, ready: Callab
         access_log=False,
         server_header=False,
         timeout_keep_alive=75,
+        lifespan="off",  # there is nothing to do at the start, and an end at once would show a traceback
         limit_concurrency=_CONNECTIONS,
         timeout_graceful_shutdown=int(settings.limits.seconds + _GRACE),
     )
