@@ -91,6 +91,12 @@ def test_other_sites_may_ask_only_if_named(opened: Open) -> None:
     allowed = get(client, "/embed", "OPTIONS", headers=asked)
     assert allowed.headers["access-control-allow-origin"] == "https://site.example"
     assert "access-control-allow-credentials" not in allowed.headers
+    wanted = "authorization, content-type, x-stainless-lang, x-stainless-retry-count"
+    openai = get(client, "/embed", "OPTIONS", headers={**asked, "access-control-request-headers": wanted})
+    assert (openai.status_code, openai.headers["access-control-allow-headers"]) == (200, wanted)
+    refused = get(client, "/embed", "POST", headers={"origin": "https://site.example"}, json={"inputs": "a"})
+    assert refused.status_code == 401
+    assert refused.headers["access-control-expose-headers"] == "retry-after, x-request-id"
     other = get(client, "/embed", "OPTIONS", headers={**asked, "origin": "https://evil.example"})
     assert "access-control-allow-origin" not in other.headers
 

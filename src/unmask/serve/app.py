@@ -46,9 +46,12 @@ def create_app(site: Site, origins: Sequence[str] = (), log: Log = "requests") -
     app.add_exception_handler(Exception, _fault)
     guarded: App = Guard(app, site, log)
     if origins:
-        headers = ["authorization", "content-type"]
         return CORSMiddleware(
-            guarded, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=headers
+            guarded,
+            allow_origins=origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],  # OpenAI's client for browsers tells of itself in a dozen
+            expose_headers=["retry-after", "x-request-id"],
         )
     return guarded
 
