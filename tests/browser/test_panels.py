@@ -244,3 +244,10 @@ def test_two_long_texts_are_compared(studio: str, open_page: Open) -> None:
     page = open_page(f"{studio}/#meaning?view=pair&model=lm&a={text}&b={text}")
     expect(page.locator("button.word")).to_have_count(1000)
     expect(page.locator(".heat")).to_have_count(0)  # so many are drawn only when asked for
+
+
+def test_a_text_without_words_has_no_nearest_one(studio: str, open_page: Open) -> None:
+    page = open_page(f"{studio}/#meaning?view=pair&model=lm&a=o+gato&b=%E2%80%8B")  # a space of no width
+    expect(page.locator("button.word")).to_have_count(2)
+    page.locator("button.word").first.click()
+    expect(page.locator("button.word").first).to_have_attribute("aria-pressed", "true")

@@ -249,3 +249,8 @@ def test_layers_we_do_not_have(
 def test_new_pooling_names(tmp_path: Path) -> None:
     write_modules(tmp_path, ["Transformer", "Pooling"], {"pooling_mode": "max"})
     assert read_sentence_settings(tmp_path) == SentenceSettings("max", False, 12)
+
+
+def test_a_batch_without_words_has_no_rows_at_any_layer(lm: MaskedLM) -> None:
+    for layer, shape in (("all", (0, 3, 32)), ("last4", (0, 32)), (-1, (0, 32))):
+        assert [rows.shape for rows in lm.embed(["", "  "], level="word", layer=layer)] == [shape, shape]

@@ -10,7 +10,7 @@ from tests.predict.conftest import make_config, make_model
 from unmask.config import load_recipe
 from unmask.errors import InputError, ModelError
 from unmask.predict import MaskedLM, load
-from unmask.predict.tasks import NotFiniteError
+from unmask.predict.predictor import NotFiniteError
 from unmask.text import find_sources
 from unmask.tokenizer import Tokenizer
 from unmask.train.pretrain import pretrain

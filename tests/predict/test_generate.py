@@ -1,5 +1,6 @@
 """Generation: greedy, drawn, bounded, repeatable."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -65,7 +66,9 @@ def test_top_k_and_top_p_bound_the_draw() -> None:
     assert len({sample(logits, Sampling(50.0), generator) for _ in range(300)}) == 5
 
 
-@pytest.mark.parametrize("options", [{"temperature": -1}, {"top_k": 0}, {"top_p": 0.0}, {"top_p": 1.5}])
+@pytest.mark.parametrize(
+    "options", [{"temperature": -1}, {"temperature": math.nan}, {"top_k": 0}, {"top_p": 0.0}, {"top_p": 1.5}]
+)
 def test_mistakes(causal: MaskedLM, options: dict[str, float]) -> None:
     with pytest.raises(InputError):
         causal.generate("O", **options)  # type: ignore[arg-type]
@@ -92,3 +95,20 @@ def test_a_hybrid_generates_and_fills(lm: MaskedLM, wordpiece: Tokenizer, tmp_pa
         assert made.text == wordpiece.decode(ids)
         assert whole.argmax(-1)[-7:-1].tolist() == ids[-6:]
         assert hybrid.fill("O gato [MASK].")
+
+
+@pytest.mark.parametrize("cold", [1e-40, 5e-324])
+def test_what_is_nearly_no_temperature_takes_the_likeliest(causal: MaskedLM, cold: float) -> None:
+    assert causal.generate("O gato", 6, temperature=cold) == causal.generate("O gato", 6, temperature=0)
+
+
+@pytest.mark.parametrize("seed", [1 << 64, -(1 << 63) - 1])
+def test_a_seed_has_64_bits(causal: MaskedLM, seed: int) -> None:
+    with pytest.raises(InputError, match=f"the seed {seed} is too large"):
+        causal.generate("O gato", seed=seed)
+
+
+@pytest.mark.parametrize("ask", ["generate", "hidden", "attention"])
+def test_what_cannot_cut_a_text_does_not_advise_it(causal: MaskedLM, ask: str) -> None:
+    with pytest.raises(InputError, match=r"has \d+ tokens, but the model takes at most 64: shorten it$"):
+        getattr(causal, ask)("O gato preto dorme. " * 20)

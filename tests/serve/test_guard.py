@@ -3,8 +3,10 @@
 import asyncio
 import json
 import math
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -89,6 +91,12 @@ def test_other_sites_may_ask_only_if_named(opened: Open) -> None:
     allowed = get(client, "/embed", "OPTIONS", headers=asked)
     assert allowed.headers["access-control-allow-origin"] == "https://site.example"
     assert "access-control-allow-credentials" not in allowed.headers
+    wanted = "authorization, content-type, x-stainless-lang, x-stainless-retry-count"
+    openai = get(client, "/embed", "OPTIONS", headers={**asked, "access-control-request-headers": wanted})
+    assert (openai.status_code, openai.headers["access-control-allow-headers"]) == (200, wanted)
+    refused = get(client, "/embed", "POST", headers={"origin": "https://site.example"}, json={"inputs": "a"})
+    assert refused.status_code == 401
+    assert refused.headers["access-control-expose-headers"] == "retry-after, x-request-id"
     other = get(client, "/embed", "OPTIONS", headers={**asked, "origin": "https://evil.example"})
     assert "access-control-allow-origin" not in other.headers
 
@@ -175,6 +183,31 @@ def test_time_over_is_said_and_the_rest_dropped(opened: Open, monkeypatch: pytes
     assert late.json()["error"]["type"] == "timeout"
 
 
+def test_who_waits_when_the_server_ends_at_once_is_told(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, released = threading.Event(), threading.Event()
+
+    def slow(served: Served, texts: list[str]) -> list[Any]:
+        begun.set()
+        released.wait(10)
+        raise AssertionError("nobody waits")
+
+    monkeypatch.setattr(work, "embed", slow)
+    client = opened()
+
+    async def main() -> httpx.Response:
+        asked = asyncio.create_task(client.post("/embed", json={"inputs": "a"}))
+        await asyncio.to_thread(begun.wait, 10)
+        asked.cancel()
+        return await asked
+
+    told = asyncio.run(main())
+    released.set()
+    assert (told.status_code, told.headers["retry-after"]) == (503, "5")
+    assert told.json()["error"] == "the server is shutting down"
+
+
 def test_a_body_that_does_not_come_is_not_waited_for(opened: Open) -> None:
     async def never() -> AsyncIterator[bytes]:
         yield b"{"
@@ -246,12 +279,33 @@ def test_the_log_has_times_and_no_texts_unless_asked(opened: Open, capfd: pytest
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize("log", ["requests", "texts"])
+def test_requests_are_answered_when_nobody_reads_the_log(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, log: str
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    closed = open(writer, "w", buffering=1)  # noqa: SIM115 - it cannot be closed without an error
+    monkeypatch.setattr("sys.stderr", closed)
+    client = opened(log=log)
+    try:
+        assert get(client, "/embed", "POST", json={"inputs": "a"}).status_code == 200
+        assert 'route="/embed",status="200"' in get(client, "/metrics").text
+    finally:
+        with suppress(BrokenPipeError):
+            closed.close()
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"host": "0.0.0.0"}, "set a key"),
         ({"host": "example.org"}, "set a key"),
         ({"key": "short"}, "at least 16"),
+        ({"origins": ["https://site.example/"]}, "https://site.example/: no browser names a site so"),
+        ({"origins": ["https://a.example", "site.example"]}, "site.example: no browser"),
+        ({"origins": ["https://Site.example"]}, "in small letters"),
+        ({"origins": ["https://site.example/page"]}, "nothing after it"),
     ],
 )
 def test_unsafe_settings_are_refused(changes: dict[str, Any], words: str) -> None:
@@ -259,12 +313,14 @@ def test_unsafe_settings_are_refused(changes: dict[str, Any], words: str) -> Non
         check_settings(replace(Settings(), **changes))
     check_settings(replace(Settings(), host="0.0.0.0", key=KEY))
     check_settings(replace(Settings(), host="::1"))
+    sites = ("https://site.example", "http://localhost:3000", "http://[::1]:80", "app://x_y", "null", "*")
+    check_settings(replace(Settings(), origins=sites))
 
 
 def test_a_model_of_nans_is_not_blamed_on_a_conversion() -> None:
     tokenizer = make_tokenizer("wordpiece")
     model = make_model(make_config(tokenizer))
     next(model.parameters()).data.fill_(math.nan)
-    with pytest.raises(ModelError, match="broken: its weights or vectors are not finite") as caught:
+    with pytest.raises(ModelError, match="its weights or scores are not finite") as caught:
         check_companions(Served("broken", MaskedLM(model, tokenizer)))
     assert "convert" not in str(caught.value)

@@ -15,7 +15,9 @@ import httpx
 import numpy as np
 import pytest
 from tests.serve.conftest import Running, running
+from typer.testing import CliRunner
 
+from unmask.cli import app as cli
 from unmask.errors import UserError
 from unmask.predict import load
 from unmask.predict.predictor import Predictor
@@ -71,6 +73,12 @@ def test_what_cannot_be_served_is_said_before_or_while_loading(
         ]:
             with pytest.raises(UserError, match=words):
                 serve(named_folders(names), Settings(**{"port": 0} | changes), lambda *_: None)  # type: ignore[arg-type]
+
+
+def test_a_request_may_not_take_for_ever(folders: dict[str, Path]) -> None:
+    run = CliRunner().invoke(cli, ["serve", str(folders["lm"]), "--port", "0", "--timeout", "inf"])
+    assert run.exit_code == 2
+    assert "less than or equal to 86400" in " ".join(run.output.split())
 
 
 @pytest.mark.slow
@@ -224,3 +232,23 @@ def test_a_signal_under_load_finishes_what_was_accepted(folders: dict[str, Path]
         _, told = started.process.communicate(timeout=60)
         assert started.process.returncode == 0
         assert told == ""
+
+
+@pytest.mark.slow
+def test_a_second_interrupt_ends_at_once_without_a_traceback(folders: dict[str, Path]) -> None:
+    with running(f"lm={folders['lm']}", "--quiet", "--max-tokens", "9000000") as started:
+        some = [" ".join(texts(4, seed))[:300] for seed in range(300)]
+
+        async def main() -> httpx.Response:
+            async with httpx.AsyncClient(timeout=60) as client:
+                asked = asyncio.create_task(client.post(f"{started.url}/score", json={"inputs": some}))
+                while "unmask_queue_size 0.0" in (await client.get(f"{started.url}/metrics")).text:
+                    await asyncio.sleep(0.01)
+                for _ in range(2):
+                    started.process.send_signal(signal.SIGINT)
+                    await asyncio.sleep(0.1)
+                return await asked
+
+        assert asyncio.run(main()).status_code == 503
+        _, told = started.process.communicate(timeout=60)
+        assert (started.process.returncode, told) == (0, "")

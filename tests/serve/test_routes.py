@@ -1,7 +1,9 @@
 """Every route of a real server against the library itself."""
 
 import base64
+import html
 import math
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -285,7 +287,17 @@ def test_a_run_is_told_once_and_anew_when_it_goes_back(client: httpx.Client, run
     write_atomic(metrics, before)  # as a run does that goes on from a checkpoint
     assert look(place)[:2] == ([1, 2, 3], True)
     number = look("")[2].partition("-")[0]
-    for odd in ("x", "-", "7-7", f"{number}-99", f"{number}-x", f"{number}-²", "9" * 400):
+    wrong = (
+        "x",
+        "-",
+        "7-7",
+        f"{number}-99",
+        f"{number}-x",
+        f"{number}-²",
+        f"{number}-{'9' * 5000}",
+        "9" * 400,
+    )
+    for odd in wrong:
         assert look(odd)[:2] == ([1, 2, 3], True), odd
 
 
@@ -403,6 +415,15 @@ def test_half_a_character_is_told(client: httpx.Client) -> None:
     assert refused.json()["error"] == f"text 2 {said}"
 
 
+def test_what_can_be_got_has_a_head(client: httpx.Client) -> None:
+    for path in ("/", "/health", "/info", "/v1/models", "/metrics", "/studio/app.js"):
+        head = client.head(path)
+        assert (head.status_code, head.content) == (200, b""), path
+        assert head.headers["content-type"] == client.get(path).headers["content-type"]
+    assert client.head("/runs/none").status_code == 404
+    assert client.head("/embed").status_code == 405
+
+
 def test_unknown_routes_name_those_there_are(client: httpx.Client) -> None:
     chat = client.post("/v1/chat/completions", json={"model": "lm", "messages": []})
     assert chat.status_code == 404
@@ -463,10 +484,11 @@ def test_the_page_of_the_routes_names_them_all_and_its_examples_work(client: htt
     posts = [(path, each["post"]) for path, each in schema["paths"].items() if "post" in each]
     assert len(posts) > 20
     for path, route in posts:
-        body = page.split(f"<h3>POST {path}</h3>")[1].split("-d &#x27;")[1].split("&#x27;")[0]
-        body = body.replace("&quot;", '"').replace("&#x27;", "'")
-        place = path.replace("{name}", "lm").replace("{task}", "fill-mask")
-        answer = client.post(place, content=body, headers={"content-type": "application/json"})
+        shown = html.unescape(page.split(f"<h3>POST {path}</h3>")[1].split("<pre>")[1].split("</pre>")[0])
+        _, url, _, header, _, _, body = shlex.split(shown)
+        assert url.startswith(f"{client.base_url}".rstrip("/"))
+        name, _, value = header.partition(": ")
+        answer = client.post(url, content=body, headers={name: value})
         assert answer.status_code == 200, (path, body, answer.text, route["tags"])
 
 

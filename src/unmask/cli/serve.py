@@ -68,7 +68,9 @@ def serve(
     max_texts: Annotated[int, typer.Option(min=1, help="Texts of a request.")] = 2048,
     max_tokens: Annotated[int, typer.Option(min=512, help="Tokens that a request computes.")] = 262_144,
     max_queue: Annotated[int, typer.Option(min=512, help="Tokens that may wait.")] = 1_048_576,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a request may take.")] = 120.0,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, max=86_400, help="Seconds that a request may take.")
+    ] = 120.0,
     json_: Annotated[
         bool, typer.Option("--json", help="Print address and models as JSON when ready.")
     ] = False,

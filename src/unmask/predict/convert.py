@@ -1,5 +1,6 @@
 """`convert`: a model folder in another form, checked against the network it was made from."""
 
+import math
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from unmask.predict.batching import Pack, pack
 from unmask.predict.export import exported_head, write_onnx
 from unmask.predict.folders import check_conversion
 from unmask.predict.onnx import OnnxEncoder
-from unmask.predict.predictor import pool_rows
+from unmask.predict.predictor import NotFiniteError, pool_rows
 from unmask.progress import SILENT, Progress
 from unmask.target import CONFIG, whole_folder
 from unmask.tokenizer import Tokenizer
@@ -89,6 +90,8 @@ def convert(
                 write_onnx(model, unfinished / ONNX_FILE, int8)
             written = OnnxEncoder(unfinished / ONNX_FILE)
         made = Conversion(str(target), to, *compare(model, written), has_tokenizer)
+        if not math.isfinite(made.difference + (made.scores or 0.0)):
+            raise NotFiniteError(folder)
         if not int8 and to != "bfloat16":
             _check_exact(made)
     return made, report

@@ -7,6 +7,9 @@ from torch import Tensor
 
 from unmask.errors import InputError
 
+_COLDEST = 1e-6
+"""At a lower temperature float32 tells only the likeliest token from the others."""
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -19,7 +22,7 @@ class Sampling:
     """Only among the likeliest that together reach this probability."""
 
     def __post_init__(self) -> None:
-        if self.temperature < 0:
+        if not self.temperature >= 0:  # nan too
             raise InputError("the temperature must be 0 or more")
         if self.top_k is not None and self.top_k < 1:
             raise InputError("top_k must be at least 1")
@@ -27,9 +30,19 @@ class Sampling:
             raise InputError("top_p must be above 0 and at most 1")
 
 
+def seeded(seed: int | None) -> torch.Generator:
+    """Where tokens are drawn from: always the same ones with a seed, else others each time."""
+    generator = torch.Generator()
+    try:
+        generator.seed() if seed is None else generator.manual_seed(seed)
+    except ValueError:
+        raise InputError(f"the seed {seed} is too large: choose one of at most 64 bits") from None
+    return generator
+
+
 def sample(logits: Tensor, sampling: Sampling, generator: torch.Generator) -> int:
     """A token drawn from scores (V)."""
-    if sampling.temperature == 0:
+    if sampling.temperature < _COLDEST:
         return int(logits.argmax())
     logits = logits.cpu() / sampling.temperature
     if sampling.top_k is not None and sampling.top_k < len(logits):

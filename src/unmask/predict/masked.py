@@ -12,12 +12,11 @@ from unmask.errors import InputError, ModelError
 from unmask.model.network import Model
 from unmask.predict.batching import Pack
 from unmask.predict.fill import BEAM, Filler
-from unmask.predict.generate import Sampling, sample
+from unmask.predict.generate import Sampling, sample, seeded
 from unmask.predict.inputs import as_list
 from unmask.predict.predictor import Predictor
 from unmask.predict.results import Fill, Generated, Score
 from unmask.predict.score import Ints, check_method, collect, masked_copy, shared_copies, targets
-from unmask.predict.tasks import NotFiniteError
 from unmask.progress import SILENT, Progress
 from unmask.tokenizer import Encoding
 
@@ -127,8 +126,6 @@ class MaskedLM(Predictor):
             found[numbers] = self._adjacent(hidden, head)
 
         self._each_batch([ids for ids, _ in pairs], work, progress, [segments for _, segments in pairs])
-        if not np.isfinite(found).all():
-            raise NotFiniteError(self.folder)
         return float(found[0]) if isinstance(first, str) else found.tolist()
 
     def generate(
@@ -144,8 +141,7 @@ class MaskedLM(Predictor):
         if not self.config.causal and not self.hybrid:
             raise ModelError("this model is not causal: it fills masks (fill), it does not generate")
         sampling = Sampling(temperature, top_k, top_p)
-        generator = torch.Generator()
-        generator.seed() if seed is None else generator.manual_seed(seed)
+        generator = seeded(seed)
         ids = list(self.inputs.ids([prompt])[0])
         ids = ids[: len(ids) - self.inputs.closing]
         if not ids:
@@ -247,11 +243,13 @@ class MaskedLM(Predictor):
     def _adjacent(self, first: Tensor, head: str) -> NDArray[np.float64]:
         """The probability (S) of label 0, adjacent or in order, by the first tokens of pairs."""
         assert isinstance(self.model, Model)
-        scores = self.model.pair(first, head).double()  # (S, 2)
+        scores = self._finite(self.model.pair(first, head)).double()  # (S, 2)
         return scores.softmax(-1)[:, 0].cpu().numpy()
 
     @torch.inference_mode()
     def _logits(self, rows: Tensor) -> Tensor:
         if not isinstance(self.model, Model):
             raise ModelError("an ONNX model gives vectors only; load the folder it was converted from")
-        return self.model.mlm(rows).float()
+        logits = self.model.mlm(rows).float()
+        self._finite(logits.amax(-1))  # of a row with one that is no number, that one
+        return logits

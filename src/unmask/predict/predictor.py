@@ -37,6 +37,16 @@ Level = Literal["sentence", "word", "token"]
 _LAST = 4
 
 
+class NotFiniteError(ModelError):
+    """What a model says is NaN or infinite."""
+
+    def __init__(self, folder: Path | None) -> None:
+        super().__init__(
+            f"{folder or 'the model'}: its weights or scores are not finite (NaN), so it predicts nothing:"
+            " it is damaged, or its training diverged; train it again with a lower lr"
+        )
+
+
 class Predictor:
     """A model with its tokenizer, on a device."""
 
@@ -94,7 +104,7 @@ class Predictor:
 
         def finish(rows: Tensor) -> Floats:
             if layer == "all":
-                rows = rows.view(len(rows), -1, self.config.width)
+                rows = rows.view(len(rows), *self._shape(layer))
             if standardise:
                 rows = torch.from_numpy(standardise.apply(_array(rows)))
             return _array(F.normalize(rows.float(), dim=-1) if own.normalise else rows)
@@ -258,16 +268,23 @@ class Predictor:
     def _encode(self, packed: Pack, rows: Tensor | None = None, causal: bool | None = None) -> Tensor:
         """The last layer's hidden states (T, D), or only some rows of them."""
         if isinstance(self.model, Model):
-            read: Tensor = self.model.encoder(*packed.inputs, causal=causal, rows=rows)
-            return read
-        hidden: Tensor = self.model.encoder(*packed.inputs)
+            return self._finite(self.model.encoder(*packed.inputs, causal=causal, rows=rows))
+        hidden = self._finite(self.model.encoder(*packed.inputs))
         return hidden if rows is None else hidden[rows]
 
     @torch.inference_mode()
     def _trace(self, packed: Pack, attention: bool = False) -> Any:
         if isinstance(self.model, OnnxModel):
             raise ModelError("an ONNX model gives its last layer only; load the folder it was converted from")
-        return self.model.encoder.trace(*packed.inputs, attention=attention)
+        trace = self.model.encoder.trace(*packed.inputs, attention=attention)
+        self._finite(trace.hidden[-1])
+        return trace
+
+    def _finite(self, values: Tensor) -> Tensor:
+        """The same, if all of them are numbers."""
+        if not values.isfinite().all():
+            raise NotFiniteError(self.folder)
+        return values
 
     def check_layer(self, layer: Layer, named: Sequence[str] = ("last4", "all")) -> None:
         """Refuse a layer that is not there, or not by one of these names."""

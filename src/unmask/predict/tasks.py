@@ -1,7 +1,6 @@
 """What models with a task's head have in common: texts in windows, windows in packed batches."""
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,12 +8,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unmask.errors import ModelError
 from unmask.model.network import Model
 from unmask.model.weights import LoadReport
 from unmask.predict.batching import Pack
 from unmask.predict.onnx import OnnxModel
-from unmask.predict.predictor import Predictor
+from unmask.predict.predictor import NotFiniteError, Predictor
 from unmask.predict.sentence import SentenceSettings
 from unmask.predict.settings import TaskSettings
 from unmask.predict.windows import Window, cut
@@ -22,16 +20,6 @@ from unmask.progress import SILENT, Progress
 from unmask.tokenizer import Encoding, Tokenizer
 
 Floats = NDArray[np.float32]
-
-
-class NotFiniteError(ModelError):
-    """What a model says is NaN or infinite."""
-
-    def __init__(self, folder: Path | None) -> None:
-        super().__init__(
-            f"{folder or 'the model'}: its weights or scores are not finite (NaN), so it predicts nothing:"
-            " it is damaged, or its training diverged; train it again with a lower lr"
-        )
 
 
 class Prepared(NamedTuple):

@@ -30,8 +30,10 @@ def create_app(site: Site, origins: Sequence[str] = (), log: Log = "requests") -
     app.mount("/studio", StaticFiles(directory=house.STUDIO, check_dir=False), "studio")
 
     @app.get("/docs", include_in_schema=False)
-    async def docs() -> HTMLResponse:
-        return HTMLResponse(docs_page(app.openapi()))
+    async def docs(request: Request) -> HTMLResponse:
+        first = next(iter(site.models.values()))
+        asked = {"{name}": first.name, "{task}": first.task}
+        return HTMLResponse(docs_page(app.openapi(), str(request.base_url).rstrip("/"), asked))
 
     @app.get("/docs.css", include_in_schema=False)
     async def style() -> Response:
@@ -44,9 +46,12 @@ def create_app(site: Site, origins: Sequence[str] = (), log: Log = "requests") -
     app.add_exception_handler(Exception, _fault)
     guarded: App = Guard(app, site, log)
     if origins:
-        headers = ["authorization", "content-type"]
         return CORSMiddleware(
-            guarded, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=headers
+            guarded,
+            allow_origins=origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],  # OpenAI's client for browsers tells of itself in a dozen
+            expose_headers=["retry-after", "x-request-id"],
         )
     return guarded
 

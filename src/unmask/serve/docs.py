@@ -4,6 +4,7 @@ import html
 import json
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 _HEAD = """<!doctype html><html lang="en"><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1"><title>unmask: routes</title>
@@ -14,18 +15,28 @@ margin: 1.5rem auto; padding: 0 1rem } pre { overflow-x: auto; padding: .6rem; b
 h2 { margin-top: 2.5rem } h3 { font-family: ui-monospace, monospace; font-size: 1rem; margin-bottom: 0 }"""
 
 
-def docs_page(schema: Mapping[str, Any]) -> str:
-    """Every route with what it does, an example of asking and one of the answer."""
+def docs_page(schema: Mapping[str, Any], address: str, asked: Mapping[str, str]) -> str:
+    """Every route with what it does, an example of asking and one of the answer.
+
+    Examples go to this address, and what they ask of a model stands in the place of `{name}` and `{task}`.
+    """
     groups: dict[str, list[str]] = {}
     for path, methods in schema["paths"].items():
         for method, route in methods.items():
-            groups.setdefault(route["tags"][0], []).append(_route(schema, path, method, route))
+            url = address + (_of_model(path, asked) if "/models/" in path else path)
+            groups.setdefault(route["tags"][0], []).append(_route(schema, path, method, route, url))
     parts = [f"<h2>{html.escape(name)}</h2>{''.join(routes)}" for name, routes in groups.items()]
     return _HEAD + "".join(parts)
 
 
-def _route(schema: Mapping[str, Any], path: str, method: str, route: Mapping[str, Any]) -> str:
-    ask = f"curl localhost:8000{path}"
+def _of_model(path: str, asked: Mapping[str, str]) -> str:
+    for place, value in asked.items():
+        path = path.replace(place, quote(value))
+    return path
+
+
+def _route(schema: Mapping[str, Any], path: str, method: str, route: Mapping[str, Any], url: str) -> str:
+    ask = f"curl {url}"
     if "requestBody" in route:
         reference = route["requestBody"]["content"]["application/json"]["schema"]["$ref"]
         body = json.dumps(_example(schema, reference), ensure_ascii=False)

@@ -28,6 +28,7 @@ class ApiError(Exception):
 
 
 FAULT = ApiError(500, "internal", "a fault of the server; its log says where")
+ENDING = ApiError(503, "unhealthy", "the server is shutting down", {"retry-after": "5"})
 
 
 def too_large(message: str) -> ApiError:

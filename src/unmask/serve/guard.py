@@ -11,11 +11,12 @@ import sys
 import time
 import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any, Literal
 
 import orjson
 
-from unmask.serve.errors import FAULT, ApiError, too_large
+from unmask.serve.errors import ENDING, FAULT, ApiError, too_large
 from unmask.serve.site import Record, Site, record
 
 Scope = MutableMapping[str, Any]
@@ -45,7 +46,8 @@ _HEADERS = [
 def log_line(event: str, **values: Any) -> None:
     """One JSON object on standard error."""
     line = {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "event": event, **values}
-    print(json.dumps(line, ensure_ascii=False), file=sys.stderr, flush=True)
+    with suppress(OSError):  # whoever read the log has gone; requests are answered all the same
+        print(json.dumps(line, ensure_ascii=False), file=sys.stderr, flush=True)
 
 
 class Guard:
@@ -62,8 +64,11 @@ class Guard:
         told = Record()
         record.set(told)
         reply = _Reply(send, told, scope["path"])
+        method = scope["method"]
         try:
             self._check(scope, told)
+            if method == "HEAD":  # answered as GET is; the connection leaves the body out
+                scope = {**scope, "method": "GET"}
             body = await self._read(receive)
             if self.log == "texts":
                 log_line("body", id=told.id, text=body.decode("utf-8", "replace"))
@@ -73,11 +78,13 @@ class Guard:
         except _Gone:
             self.site.measures.dropped.inc()
             reply.status = 499
+        except asyncio.CancelledError:  # Ctrl-C came a second time, or the end waited long enough
+            await reply.error(ENDING)
         except Exception as error:  # a fault of ours: where, but not the texts that an error may quote
             frame = traceback.extract_tb(error.__traceback__)[-1]
             log_line("fault", id=told.id, kind=type(error).__name__, file=frame.filename, line=frame.lineno)
             await reply.error(FAULT)
-        self._finish(scope, told, reply.status)
+        self._finish(scope, method, told, reply.status)
 
     def _check(self, scope: Scope, told: Record) -> None:
         """The key; where none is asked for, that a browser was not led here under another name."""
@@ -143,7 +150,7 @@ class Guard:
                 task.cancel()
             await asyncio.wait({work, left})
 
-    def _finish(self, scope: Scope, told: Record, status: int) -> None:
+    def _finish(self, scope: Scope, method: str, told: Record, status: int) -> None:
         route = getattr(scope.get("route"), "path", "other")
         seconds = time.perf_counter() - told.begun
         measures = self.site.measures
@@ -153,7 +160,7 @@ class Guard:
             measures.queue_duration.observe(told.queued)
         if self.log != "off":
             spent = {"ms": seconds, "queue_ms": told.queued, "inference_ms": told.computed}
-            line = {"id": told.id, "method": scope["method"], "route": route, "status": status}
+            line = {"id": told.id, "method": method, "route": route, "status": status}
             line |= {name: round(1000 * value, 2) for name, value in spent.items()}
             log_line("request", **line, model=told.model, texts=told.texts, tokens=told.tokens)
 

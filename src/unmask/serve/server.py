@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,8 @@ from unmask.serve.site import Limits, Site
 _CONNECTIONS = 4096
 _TOKENS_PER_CORE = 128
 """Cores that share fewer wait for one another, most of all where other programs run too."""
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:]+\])(:[0-9]+)?|null|\*")
+"""As browsers write them; anything else would be compared with them in vain."""
 _GRACE = 5.0
 """Seconds beyond the limit of a request after which the end no longer waits for it."""
 
@@ -80,6 +83,12 @@ def check_settings(settings: Settings) -> None:
         )
     if settings.key is not None and (len(settings.key) < 16 or not settings.key.isascii()):
         raise ConfigError("the key should have at least 16 characters, all of them ASCII")
+    for origin in settings.origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise ConfigError(
+                f"--allow-origin {origin}: no browser names a site so: write https://name or"
+                " http://name:port, in small letters and with nothing after it"
+            )
     if settings.runs is not None and not settings.runs.is_dir():
         raise ConfigError(f"--runs: {settings.runs} is no folder")
 
@@ -153,6 +162,7 @@ def _run(site: Site, settings: Settings, listening: socket.socket, ready: Callab
         access_log=False,
         server_header=False,
         timeout_keep_alive=75,
+        lifespan="off",  # there is nothing to do at the start, and an end at once would show a traceback
         limit_concurrency=_CONNECTIONS,
         timeout_graceful_shutdown=int(settings.limits.seconds + _GRACE),
     )

@@ -8,7 +8,7 @@ import torch
 
 from unmask.errors import ModelError, UserError
 from unmask.model.network import Model
-from unmask.predict.tasks import NotFiniteError
+from unmask.predict.predictor import NotFiniteError
 from unmask.train.loop import Trainer
 
 _SKIPS = 5  # steps in a row that may fail

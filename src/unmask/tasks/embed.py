@@ -19,9 +19,8 @@ from unmask.errors import ConfigError, InputError
 from unmask.model.network import Model
 from unmask.model.published import read_config
 from unmask.predict.folders import find_folder
-from unmask.predict.predictor import Floats, Predictor
+from unmask.predict.predictor import Predictor
 from unmask.predict.sentence import SentenceSettings, read_sentence_settings, write_sentence_settings
-from unmask.predict.tasks import NotFiniteError
 from unmask.progress import SILENT, Progress, counted
 from unmask.report import Cell, Part, Table, write_page
 from unmask.runs import Metrics
@@ -165,7 +164,7 @@ class _Training:
             self._validate()
             if not self.valid:  # nothing was scored: a few vectors show whether the weights do
                 self.model.eval()
-                self._vectors([example.text for example in self.examples[:_TRIED]])
+                self.predictor.embed([example.text for example in self.examples[:_TRIED]])
 
     def restore(self) -> None:
         """Go back to the best weights."""
@@ -246,16 +245,10 @@ class _Training:
     def _score(self) -> dict[str, float]:
         self.model.eval()
         both = [*(example.text for example in self.valid), *(example.pair or "" for example in self.valid)]
-        first, second = np.split(self._vectors(both), 2)
+        first, second = np.split(self.predictor.embed(both), 2)
         truth = [float(example.target) for example in self.valid]  # type: ignore[arg-type]
         found = metrics.regression(truth, (first * second).sum(1).tolist())
         return {name: found[name] for name in ("spearman", "pearson")}
-
-    def _vectors(self, texts: Sequence[str]) -> Floats:
-        vectors: Floats = self.predictor.embed(texts)
-        if not np.isfinite(vectors).all():
-            raise NotFiniteError(self.folder)
-        return vectors
 
     def _validate(self) -> None:
         step = self.trainer.counters.step

@@ -14,7 +14,6 @@ from unmask.model.network import Model
 from unmask.predict.cloze import Cloze
 from unmask.predict.inputs import MASKS
 from unmask.predict.masked import MaskedLM
-from unmask.predict.tasks import NotFiniteError
 from unmask.predict.windows import window_of
 from unmask.tasks.batches import Item
 from unmask.tasks.examples import TextExample
@@ -95,8 +94,6 @@ def cloze_items(cloze: Cloze, classes: Sequence[int]) -> list[Item]:
 def choose_words(model: MaskedLM, texts: Sequence[str], words: Sequence[str]) -> list[int]:
     """For each filled prompt the number of the likeliest word."""
     scores = Cloze(model, texts).score(words)
-    if np.isnan(scores).any():
-        raise NotFiniteError(model.folder)
     chosen: list[int] = scores.argmax(1).tolist()
     return chosen
 

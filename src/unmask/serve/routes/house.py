@@ -19,6 +19,8 @@ from unmask.serve.routes import answer, documented
 from unmask.serve.site import Site, record
 
 STUDIO = Path(__file__).parents[1] / "studio"
+_DIGITS = 18
+"""No file has so many lines, and Python reads no number of thousands of digits."""
 _RUN = {"name": "mini-en", "records": [], "whole": True, "next": "7340-120", "done": True}
 _NO_RUNS = "no folder of runs was named: start the server with --runs DIR"
 
@@ -130,7 +132,7 @@ def _measured(run: Path, after: str) -> dict[str, Any]:
     done, number = _done(run), _number(run)  # asked first, so that nothing written meanwhile is missed
     records = list(_records(run))
     file, _, count = after.partition("-")
-    known = int(count) if file == str(number) and count.isdecimal() else 0
+    known = int(count) if file == str(number) and count.isdecimal() and len(count) < _DIGITS else 0
     if known > len(records):
         known = 0
     told = {"records": records[known:], "whole": not known, "next": f"{number}-{len(records)}"}

@@ -29,8 +29,13 @@ export function pipeline(model, task, inputs, parameters, signal) {
 
 async function request(path, options) {
   const key = sessionStorage.getItem(KEPT);
-  const headers = { ...options.headers, ...(key && { Authorization: `Bearer ${key}` }) };
+  const headers = new Headers(options.headers);
   let response;
+  try {
+    if (key) headers.set("Authorization", `Bearer ${key}`);
+  } catch {
+    throw new ApiError(t("error.key"), 401); // letters that no key has, such as typographic quotation marks
+  }
   try {
     response = await fetch(path, { ...options, headers, cache: "no-store" });
   } catch (error) {

@@ -69,6 +69,7 @@ function view(inputs, { words, similarity, sentence }) {
     sides[side].paint(null);
     sides[1 - side].buttons.forEach((button) => button.setAttribute("aria-pressed", "false"));
     sides[1 - side].paint(values, strength);
+    if (!values.length) return; // the other text has no words
     const best = values.indexOf(Math.max(...values));
     fill(
       said,
