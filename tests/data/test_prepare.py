@@ -6,6 +6,7 @@ import os
 import pickle
 import shlex
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -403,6 +404,20 @@ def test_an_empty_file_is_passed_over_and_named(
     plain, found = tree(tmp_path / "plain"), tree(tmp_path / "o")
     assert plain.pop("manifest.json") != found.pop("manifest.json")  # it lists the files
     assert plain == found
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its names are characters")
+def test_names_of_bytes_that_are_no_characters(
+    text_folder: Path, tmp_path: Path, tokenizer: Tokenizer, recipe: Recipe
+) -> None:
+    (text_folder / "a.txt").rename(text_folder / os.fsdecode("olá.txt".encode("latin-1")))
+    (text_folder / os.fsdecode("só.txt".encode("latin-1"))).touch()
+    sources, heard = find_sources([str(text_folder)]), Heard()
+    manifest = prepare(sources, tokenizer, tmp_path / "o", recipe, workers=1, progress=heard)
+    names = [source["name"] for source in read_manifest(tmp_path / "o")["sources"]]
+    assert names == ["b.jsonl", "c.txt", r"ol\xe1.txt", r"s\xf3.txt"]
+    assert heard.said == [rf"passed over 1 without any text: {text_folder}/s\xf3.txt"]
+    assert prepare(sources, tokenizer, tmp_path / "o", recipe, workers=1) == manifest
 
 
 def test_the_other_stages_pass_over_an_empty_file_too(
