@@ -83,8 +83,6 @@ def prepare(
     if finished := _finished(out, plan, sources):
         return finished
     work = out / WORK
-    with disk_errors(work):
-        work.mkdir(parents=True, exist_ok=True)
     with folder_lock(work / "lock", out, shared=job.of > 1):
         if finished := _finished(out, plan, sources):  # by the one who held the lock a moment ago
             return finished
