@@ -101,12 +101,20 @@ def _vocabulary(recipe: Recipe, run: Path, sources: Sequence[Source], progress: 
     settings = recipe.model_dump_json(include={"text", "tokenizer"})
     made_of = digest(settings, *(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats))
     folder, marker = run / "vocab", run / "vocab.json"
-    if not marker.is_file() or json.loads(marker.read_text("utf-8"))["made_of"] != made_of:
+    if _made_of(marker) != made_of:
         if _begun(run):
             raise _other_text(run)
         build_tokenizer(sources, folder, recipe, progress=progress)
         write_json(marker, {"made_of": made_of})
     return Tokenizer.load(folder)
+
+
+def _made_of(marker: Path) -> str | None:
+    """What a vocabulary was made of, if it can be read."""
+    try:
+        return str(json.loads(marker.read_text("utf-8"))["made_of"])
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return None
 
 
 def _begun(run: Path) -> bool:
