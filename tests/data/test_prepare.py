@@ -311,6 +311,31 @@ def test_a_damaged_shard_is_named(
             Corpus.open(out)
 
 
+def test_another_vocabulary_is_noticed(
+    text_folder: Path, tmp_path: Path, tokenizer: Tokenizer, recipe: Recipe
+) -> None:
+    """Of the same size, it would be saved with a model that never saw it."""
+    out = tmp_path / "o"
+    prepare(find_sources([str(text_folder)]), tokenizer, out, recipe, workers=1)
+    assert shards.read_tokenizer(out).fingerprint == tokenizer.fingerprint
+    vocabulary = out / "tokenizer" / "tokenizer.json"
+    state = json.loads(vocabulary.read_text())
+    entries = state["model"]["vocab"]
+    one, other = list(entries)[-2:]
+    entries[one], entries[other] = entries[other], entries[one]
+    vocabulary.write_text(json.dumps(state))
+    for look in (shards.verify, shards.read_tokenizer):
+        with pytest.raises(
+            CorpusError, match=r"tokenizer/tokenizer\.json changed .* bring it back, or delete"
+        ):
+            look(out)
+    manifest = read_manifest(out)
+    del manifest["vocabulary"]  # as those of before
+    (out / MANIFEST).write_text(json.dumps(manifest))
+    shards.verify(out)
+    shards.read_tokenizer(out)
+
+
 def test_bad_corpus_folders(tmp_path: Path, text_folder: Path, tokenizer: Tokenizer, recipe: Recipe) -> None:
     with pytest.raises(CorpusError, match="not a corpus"):
         Corpus.open(tmp_path)

@@ -10,7 +10,7 @@ import torch
 from unmask.checkpoint import load_model, read_values
 from unmask.config import ModelConfig, Recipe
 from unmask.data.prepare import prepare
-from unmask.data.shards import MANIFEST, Corpus, read_manifest
+from unmask.data.shards import MANIFEST, Corpus, read_tokenizer
 from unmask.errors import ConfigError, CorpusError, ModelError, OutputError
 from unmask.files import digest, write_json
 from unmask.model.families import choose_architecture
@@ -59,8 +59,7 @@ def gather(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT)
     teachers = find_teachers(recipe)
     if start.data:
         folder = start.data
-        read_manifest(folder)
-        tokenizer = Tokenizer.load(folder / "tokenizer")
+        tokenizer = read_tokenizer(folder)
         check_vocabulary(teachers, tokenizer, folder, "run unmask prepare with --tokenizer and the teacher")
     else:
         if _begun(run) and not (run / "shards" / MANIFEST).is_file():
