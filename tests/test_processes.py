@@ -1,6 +1,7 @@
 """Worker processes, here and on Ray: they answer, ignore Ctrl-C, do not outlive their parent; and a lock."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -165,3 +166,25 @@ def test_sharers_hold_a_lock_together(tmp_path: Path) -> None:
     with folder_lock(lock, tmp_path, shared=True), folder_lock(lock, tmp_path, shared=True):
         with pytest.raises(OutputError, match="another process is at work"), folder_lock(lock, tmp_path):
             pass
+
+
+def test_a_lock_that_was_removed_keeps_nobody_out(tmp_path: Path) -> None:
+    """One who waited for it makes it anew, or the next one would not know of him."""
+    lock = tmp_path / "room" / "lock"
+    entered, told = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        with folder_lock(lock, tmp_path):
+            entered.set()
+            told.wait(20)
+
+    with folder_lock(lock, tmp_path):
+        second = threading.Thread(target=wait)
+        second.start()
+        time.sleep(0.2)  # it has opened the file by now
+        shutil.rmtree(lock.parent)
+    assert entered.wait(20)
+    with pytest.raises(OutputError, match="another process is at work"), folder_lock(lock, tmp_path):
+        pass
+    told.set()
+    second.join()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from multiprocessing import connection, get_context, parent_process, resource_tracker
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -178,12 +178,26 @@ def _ray_errors(what: str) -> Iterator[None]:
 @contextmanager
 def folder_lock(path: Path, place: Path, shared: bool = False) -> Iterator[None]:
     """Make a folder or file alone, or with others who share it; the lock, a file, ends with the process."""
-    with disk_errors(path):
-        file = path.open("a+b")
-    with file:
-        if not _locked(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
-            raise OutputError(f"another process is at work in {place}: wait for it, or name another place")
+    with ExitStack() as held:
+        while True:
+            with disk_errors(place):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                file = held.enter_context(path.open("a+b"))
+            if not _locked(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
+                raise OutputError(
+                    f"another process is at work in {place}: wait for it, or name another place"
+                )
+            if _is_there(file, path):
+                break  # else those who had it removed it, and it keeps nobody out
         yield
+
+
+def _is_there(file: BinaryIO, path: Path) -> bool:
+    """Whether an open file is still the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _locked(file: BinaryIO, how: int) -> bool:

@@ -41,13 +41,13 @@ def read_metrics(run: Path) -> Iterator[dict[str, Any]]:
     path = run / METRICS
     if not path.is_file():
         return
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         for number, line in enumerate(file, 1):
-            if line.endswith("\n"):
+            if line.endswith(b"\n"):
                 yield _record(line, path, number)
 
 
-def _record(line: str, path: Path, number: int) -> dict[str, Any]:
+def _record(line: bytes, path: Path, number: int) -> dict[str, Any]:
     try:
         record = json.loads(line)
         if isinstance(record["step"], int) and isinstance(record["split"], str):

@@ -6,6 +6,7 @@ import os
 import pickle
 import shlex
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -310,6 +311,31 @@ def test_a_damaged_shard_is_named(
             Corpus.open(out)
 
 
+def test_another_vocabulary_is_noticed(
+    text_folder: Path, tmp_path: Path, tokenizer: Tokenizer, recipe: Recipe
+) -> None:
+    """Of the same size, it would be saved with a model that never saw it."""
+    out = tmp_path / "o"
+    prepare(find_sources([str(text_folder)]), tokenizer, out, recipe, workers=1)
+    assert shards.read_tokenizer(out).fingerprint == tokenizer.fingerprint
+    vocabulary = out / "tokenizer" / "tokenizer.json"
+    state = json.loads(vocabulary.read_text())
+    entries = state["model"]["vocab"]
+    one, other = list(entries)[-2:]
+    entries[one], entries[other] = entries[other], entries[one]
+    vocabulary.write_text(json.dumps(state))
+    for look in (shards.verify, shards.read_tokenizer):
+        with pytest.raises(
+            CorpusError, match=r"tokenizer/tokenizer\.json changed .* bring it back, or delete"
+        ):
+            look(out)
+    manifest = read_manifest(out)
+    del manifest["vocabulary"]  # as those of before
+    (out / MANIFEST).write_text(json.dumps(manifest))
+    shards.verify(out)
+    shards.read_tokenizer(out)
+
+
 def test_bad_corpus_folders(tmp_path: Path, text_folder: Path, tokenizer: Tokenizer, recipe: Recipe) -> None:
     with pytest.raises(CorpusError, match="not a corpus"):
         Corpus.open(tmp_path)
@@ -403,6 +429,20 @@ def test_an_empty_file_is_passed_over_and_named(
     plain, found = tree(tmp_path / "plain"), tree(tmp_path / "o")
     assert plain.pop("manifest.json") != found.pop("manifest.json")  # it lists the files
     assert plain == found
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its names are characters")
+def test_names_of_bytes_that_are_no_characters(
+    text_folder: Path, tmp_path: Path, tokenizer: Tokenizer, recipe: Recipe
+) -> None:
+    (text_folder / "a.txt").rename(text_folder / os.fsdecode("olá.txt".encode("latin-1")))
+    (text_folder / os.fsdecode("só.txt".encode("latin-1"))).touch()
+    sources, heard = find_sources([str(text_folder)]), Heard()
+    manifest = prepare(sources, tokenizer, tmp_path / "o", recipe, workers=1, progress=heard)
+    names = [source["name"] for source in read_manifest(tmp_path / "o")["sources"]]
+    assert names == ["b.jsonl", "c.txt", r"ol\xe1.txt", r"s\xf3.txt"]
+    assert heard.said == [rf"passed over 1 without any text: {text_folder}/s\xf3.txt"]
+    assert prepare(sources, tokenizer, tmp_path / "o", recipe, workers=1) == manifest
 
 
 def test_the_other_stages_pass_over_an_empty_file_too(

@@ -34,6 +34,7 @@ def reason(text: str, **config: object) -> str | None:
         (f"क्{ZWJ}ष", f"क्{ZWJ}ष"),
         (f"👩{ZWJ}👩{ZWJ}👧", f"👩{ZWJ}👩{ZWJ}👧"),
         (f"ភាសា{ZWSP}ខ្មែរ", f"ភាសា{ZWSP}ខ្មែរ"),
+        (f"ខ្មែរ{ZWSP} ភាសា{ZWSP}{ZWSP}\n{ZWSP}", "ខ្មែរ ភាសា"),
         ("❤️ e ❤", "❤️ e ❤"),
         ("\u212b\u200d", "Å"),  # a joiner after what has become a Latin letter
     ],

@@ -1,5 +1,7 @@
 import json
 import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from typer.testing import CliRunner
 from unmask.cli import app
 from unmask.config import TextConfig
 from unmask.errors import ConfigError, InputError, OutputError
+from unmask.progress import Progress, Stage
 from unmask.text import Document, find_sources, read_documents
 from unmask.text import dedup as module
 from unmask.text.dedup import DedupResult, band_rows, deduplicate
@@ -152,3 +155,31 @@ def test_command(tmp_path: Path, corpus: list[str]) -> None:
     (tmp_path / "o.jsonl").unlink()
     result = json.loads(CliRunner().invoke(app, [*arguments, "--json", "--threshold", "1"]).stdout)
     assert (result["kept"], result["near_duplicates"]) == (33, 1)
+
+
+class Meanwhile(Progress):
+    """Does something else when a stage begins."""
+
+    def __init__(self, stage: str, does: Callable[[], None]) -> None:
+        self._stage, self._does = stage, does
+
+    @contextmanager
+    def stage(self, label: str, total: float | None = None, unit: str = "") -> Iterator[Stage]:
+        if label == self._stage:
+            self._does()
+        yield Stage()
+
+
+def test_two_cannot_write_one_file(tmp_path: Path, corpus: list[str]) -> None:
+    refused: list[str] = []
+
+    def second() -> None:
+        with pytest.raises(OutputError, match=r"another process is at work in .*out\.jsonl: wait for it"):
+            deduplicate(find_sources([str(tmp_path / "in.txt")]), tmp_path / "out.jsonl", TextConfig())
+        refused.append("told")
+
+    (tmp_path / ".out.jsonl.dedup").mkdir()
+    (tmp_path / ".out.jsonl.dedup" / "documents.jsonl").write_text("left by one that was killed")
+    assert run(tmp_path, corpus, progress=Meanwhile("compare", second))[0].kept == 31
+    assert refused
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.jsonl"]

@@ -4,6 +4,8 @@ import io
 import json
 import lzma
 import math
+import os
+import resource
 import sys
 import tracemalloc
 from collections.abc import Callable
@@ -17,9 +19,17 @@ from hypothesis import strategies as st
 from tests.conftest import Heard
 
 from unmask.config import TextConfig
-from unmask.errors import InputError
+from unmask.errors import InputError, OutputError
 from unmask.predict.lines import one_source, placed_texts
-from unmask.text import Cleaner, Source, TextColumns, read_documents, read_sources, say_passed_over
+from unmask.text import (
+    Cleaner,
+    Source,
+    TextColumns,
+    find_sources,
+    read_documents,
+    read_sources,
+    say_passed_over,
+)
 
 
 def write(path: Path, data: bytes) -> Path:
@@ -289,6 +299,28 @@ def test_an_archive_cut_off_or_spoilt(tmp_path: Path, form: str, compression: st
             read(path)
 
 
+def test_every_stream_of_an_xz_file_is_read_or_told(tmp_path: Path) -> None:
+    path, streams = tmp_path / "x.txt.xz", [lzma.compress(b"um\n\n"), lzma.compress(b"dois" * 5000)]
+    path.write_bytes(streams[0] + bytes(4) + lzma.compress(b"") + streams[1] + bytes(8))
+    assert read(path) == ["um", "dois" * 5000]
+    for damaged in (b"x" + streams[1], b"garbage", streams[1][:6], b"\0\0\0\0x"):
+        path.write_bytes(streams[0] + damaged)
+        with pytest.raises(InputError, match="damaged or cut off"):
+            read(path)
+
+
+@pytest.mark.parametrize("compression", [".gz", ".xz", ".zst"])
+def test_a_full_folder_to_unpack_in_is_no_damage(tmp_path: Path, compression: str) -> None:
+    path = write(tmp_path / f"x.parquet{compression}", as_parquet([f"texto {i}" for i in range(5000)]))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with pytest.raises(OutputError, match=r"no space left in .* to unpack .*x\.parquet"):
+            read(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
 def test_columns_that_hold_no_text(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": [1, 2]}), tmp_path / "x.parquet")
     with pytest.raises(InputError, match="x.parquet, row 1: text holds 1, not text"):
@@ -346,6 +378,17 @@ def test_closed_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(InputError, match="standard input is closed"):
         list(read_documents(Source(None, "-"), TextConfig()))
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its names are characters")
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_a_name_of_bytes_that_are_no_characters(tmp_path: Path, compression: str) -> None:
+    written = write(tmp_path / f"x.txt{compression}", b"um")
+    written.rename(tmp_path / os.fsdecode(f"coração.txt{compression}".encode("latin-1")))
+    (source,) = find_sources([str(tmp_path)])
+    assert [doc.source for doc in read_documents(source, TextConfig())] == [source.name]
+    assert source.name == rf"cora\xe7\xe3o.txt{compression}"
+    assert str(source).encode().endswith(source.name.encode())
 
 
 def test_a_file_that_went_away(tmp_path: Path) -> None:

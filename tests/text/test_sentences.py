@@ -31,6 +31,7 @@ J. A. Silva assinou o texto.
 1. Introdução ao tema
 Disse "basta!" e saiu.
 Nasceu no séc. XIX. |Morreu velho.
+Parece e é. |Talvez fosse.
 O preço subiu p.ex. Lisboa e Porto.
 """.strip().splitlines()
 ENGLISH = """

@@ -167,3 +167,15 @@ def test_an_output_elsewhere_is_well(
 ) -> None:
     monkeypatch.chdir(folder)
     assert find_sources([given], Path(out)) == find_sources([given])
+
+
+def test_what_is_no_file_is_told_and_not_waited_for(folder: Path) -> None:
+    os.mkfifo(folder / "pt" / "b.txt")
+    for given in ("pt", "pt/*.txt", "pt/b.txt"):
+        with pytest.raises(InputError, match=r"b\.txt is a pipe or a device, no file: pipe its text in"):
+            find_sources([str(folder / given)])
+    (folder / "pt" / "b.txt").unlink()
+    (folder / "pt" / "b.txt").symlink_to("gone.txt")
+    for given in ("pt", "pt/*.txt", "pt/b.txt"):
+        with pytest.raises(InputError, match=r"b\.txt leads to no file: mend the link, or remove it"):
+            find_sources([str(folder / given)])

@@ -11,8 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, pre_tokenizers
 
+from unmask.config import TokenizerConfig
 from unmask.errors import InputError, ModelError
-from unmask.tokenizer import Encoding, Tokenizer
+from unmask.tokenizer import Encoding, Tokenizer, extend, train_tokenizer
 
 ANY_TEXT = st.text(max_size=40) | st.text("aé .,\n\t€日\u0301\u200d🙂ﬁ½‑…«»ÇA1\u00ad\x07", max_size=30)
 
@@ -166,6 +167,15 @@ def test_saved_and_loaded_is_the_same(tokenizer: Tokenizer, texts: list[str], tm
     again.save(tmp_path / "twice")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         assert (tmp_path / name).read_bytes() == (tmp_path / "twice" / name).read_bytes()
+
+
+def test_scores_survive_being_saved(texts: list[str], tmp_path: Path) -> None:
+    """Numbers of seventeen digits come back from JSON with another last one."""
+    many = [f"{text} {'abcdefgh'[n % 8 :]}{'ijklmnop'[n % 7 :]}" for n, text in enumerate(texts)]
+    tokenizer = train_tokenizer(many, TokenizerConfig(kind="unigram", vocab_size=120))
+    for made in (tokenizer, extend(tokenizer, ["um acórdão, outro acórdão"], 1)):
+        made.save(tmp_path)
+        assert Tokenizer.load(tmp_path).fingerprint == made.fingerprint
 
 
 def test_fingerprints_differ(trained: dict[str, Tokenizer]) -> None:

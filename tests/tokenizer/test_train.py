@@ -116,6 +116,17 @@ def test_rare_characters_take_no_entries(texts: list[str]) -> None:
     assert "ж" in train_tokenizer(odd, full).backend.get_vocab()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_signs_that_a_trainer_has_a_use_for(kind: str, texts: list[str]) -> None:
+    odd = ["▁▂▃▄▅▆▇█ crescem", "▁▅ <s> ## <unk> </s> [UNK] <0x41>"]
+    config = TokenizerConfig(kind=kind, vocab_size=SMALL[kind] + 30, coverage=1.0)
+    tokenizer = train_tokenizer(texts + 5 * odd, config)
+    assert tokenizer.vocab_size == SMALL[kind] + 30
+    assert tokenizer.unk_id not in tokenizer.encode("▄▆█ crescem").ids
+    if kind == "unigram":
+        assert [tokenizer.piece(i) for i in tokenizer.encode("▅").ids] == ["<s>", "▁", "<unk>", "</s>"]
+
+
 def test_characters_by_frequency() -> None:
     common, rare = split_by_frequency(count_characters(["aaaaabbbbc"]), 0.9)
     assert (common, rare) == (["a", "b"], ["c"])

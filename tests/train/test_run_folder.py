@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from unmask.checkpoint import load_model
 from unmask.config import Recipe
-from unmask.errors import ConfigError, CorpusError, OutputError
+from unmask.errors import ConfigError, CorpusError, InputError, OutputError
 from unmask.text import find_sources
 from unmask.tokenizer import Tokenizer
 from unmask.train import parallel
@@ -42,6 +42,29 @@ def test_a_text_that_changed_costs_the_run_nothing(
             go_on()
     assert made == {path: path.read_bytes() for path in made}
     assert pretrain(recipe, run, Start(data=run / "shards"), True).steps == 6
+
+
+def test_what_a_killed_machine_may_leave_is_one_clear_line_or_made_good(
+    small: Make, text: Path, tmp_path: Path, watcher: type
+) -> None:
+    run, start = tmp_path / "run", Start(find_sources([str(text / "pt.txt")]))
+    recipe = small("tokenizer.vocab_size=140", "prepare.valid=0.15")
+    pretrain(recipe, run, start, False, watcher(stop_at_3))
+    with (run / "metrics.jsonl").open("ab") as metrics:
+        metrics.write('{"step": 9, "split": "cloze", "fills": ["mã'.encode()[:-1])
+    for damage in (b"", b"{", b"[1]", b"\xff\xfe"):
+        for name, told, error in (
+            ("plan.json", "plan.json is damaged: delete it, and go on with --resume", InputError),
+            ("vocab.json", "in place of --text", CorpusError),
+            ("metrics.jsonl", r"metrics.jsonl, line 1 is damaged", InputError),
+        ):
+            whole = (run / name).read_bytes()
+            (run / name).write_bytes(damage + b"\n" + whole if name == "metrics.jsonl" else damage)
+            with pytest.raises(error, match=told):
+                pretrain(recipe, run, start, True)
+            (run / name).write_bytes(whole)
+    (run / "plan.json").unlink()
+    assert pretrain(recipe, run, start, True).steps == 6
 
 
 def test_a_text_that_changed_under_the_vocabulary_of_a_base(

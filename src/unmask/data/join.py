@@ -13,12 +13,12 @@ from unmask.data.shards import (
     SENTENCE_START,
     WORD_START,
     Array,
+    file_facts,
     language_codes,
     read_arrays,
     token_dtype,
     write_arrays,
 )
-from unmask.files import file_digest
 from unmask.progress import SILENT, Progress
 from unmask.text import SPLITS
 
@@ -134,13 +134,7 @@ class _SplitWriter:
         file = f"{self.name}/{len(self._shards):05d}.safetensors"
         write_arrays(self._out / file, {**arrays, "offsets": offsets}, {"documents": len(offsets) - 1})
         self._shards.append(
-            {
-                "file": file,
-                "documents": len(offsets) - 1,
-                "tokens": int(offsets[-1]),
-                "bytes": (self._out / file).stat().st_size,
-                "digest": file_digest(self._out / file),
-            }
+            {**file_facts(self._out, file), "documents": len(offsets) - 1, "tokens": int(offsets[-1])}
         )
 
     def _count(self, taken: Mapping[str, Array], sizes: Array) -> None:

@@ -29,7 +29,7 @@ import numpy as np
 from unmask.config import Recipe, write_recipe
 from unmask.data.join import join_parts
 from unmask.data.parts import PartPool
-from unmask.data.shards import FORMAT, MANIFEST, Special, read_manifest
+from unmask.data.shards import FORMAT, MANIFEST, VOCABULARY, Special, file_facts, read_manifest
 from unmask.errors import ConfigError, CorpusError, InputError, OutputError, UserError
 from unmask.files import digest, disk_errors, write_json
 from unmask.processes import cores, folder_lock, ray_cluster, run_on_ray, workers_end_first
@@ -83,8 +83,6 @@ def prepare(
     if finished := _finished(out, plan, sources):
         return finished
     work = out / WORK
-    with disk_errors(work):
-        work.mkdir(parents=True, exist_ok=True)
     with folder_lock(work / "lock", out, shared=job.of > 1):
         if finished := _finished(out, plan, sources):  # by the one who held the lock a moment ago
             return finished
@@ -164,7 +162,8 @@ def _finish(
         tokenizer.save(aside / "tokenizer")
         write_recipe(recipe, aside / "recipe.toml")
         facts = join_parts(parts, aside, recipe.prepare, plan, progress)
-        manifest = {"format": FORMAT, **{key: plan[key] for key in _LASTING}, **facts}
+        made = {"vocabulary": file_facts(aside, VOCABULARY), **facts}
+        manifest = {"format": FORMAT, **{key: plan[key] for key in _LASTING}, **made}
         if not _documents(manifest):
             return manifest
         write_json(aside / MANIFEST, manifest)

@@ -1,7 +1,7 @@
 """The corpus folder: token shards that are memory-mapped, checked and self-describing.
 
     corpus/
-      manifest.json      counts, languages, tokenizer facts, and a digest for every shard
+      manifest.json      counts, languages, tokenizer facts; a digest for the vocabulary and every shard
       recipe.toml        the settings as run
       tokenizer/         the vocabulary that made the tokens
       train/00000.safetensors …   valid/ …   test/ …
@@ -12,7 +12,7 @@ token; `offsets` (int64, documents + 1) and `languages` (uint16), the document t
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,9 +27,11 @@ from unmask.files import atomic_path, digest, file_digest, safetensors_errors
 from unmask.progress import SILENT, Progress
 from unmask.text.sources import split_suffix
 from unmask.text.split import SPLITS
+from unmask.tokenizer import Tokenizer
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+VOCABULARY = "tokenizer/tokenizer.json"
 WORD_START = 1
 SENTENCE_START = 2
 MOST_LANGUAGES = 10_000  # the world has some 7,000
@@ -199,6 +201,22 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return dict(manifest)
 
 
+def file_facts(folder: Path, file: str) -> dict[str, Any]:
+    """What the manifest says of a file, to know it again."""
+    path = folder / file
+    return {"file": file, "bytes": path.stat().st_size, "digest": file_digest(path)}
+
+
+def read_tokenizer(folder: Path) -> Tokenizer:
+    """The vocabulary that made the tokens of a corpus; another in its place would name them wrongly."""
+    _check_files(folder, _vocabulary(read_manifest(folder)), SILENT)
+    return Tokenizer.load(folder / "tokenizer")
+
+
+def _vocabulary(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [manifest["vocabulary"]] if "vocabulary" in manifest else []  # not in those of before
+
+
 def without_validation(manifest: Mapping[str, Any]) -> str | None:
     """What to say of the languages of which no document fell to validation, if there are any."""
     splits = [split["languages"] for split in manifest["splits"].values()]
@@ -225,18 +243,22 @@ def corpus_fingerprint(manifest: Mapping[str, Any]) -> str:
 
 
 def verify(folder: Path, progress: Progress = SILENT) -> None:
-    """Compare every shard with the digest in the manifest; name those that differ."""
+    """Compare every shard, and the vocabulary, with the digest in the manifest; name those that differ."""
     manifest = read_manifest(folder)
     shards = [shard for split in SPLITS for shard in manifest["splits"][split]["shards"]]
+    _check_files(folder, [*_vocabulary(manifest), *shards], progress)
+
+
+def _check_files(folder: Path, files: Sequence[Mapping[str, Any]], progress: Progress) -> None:
     bad = []
-    with progress.stage("verifying", sum(shard["bytes"] for shard in shards) / 1e6, "MB") as stage:
-        for shard in shards:
-            path = folder / shard["file"]
-            if not path.is_file() or file_digest(path) != shard["digest"]:
-                bad.append(shard["file"])
-            stage.advance(shard["bytes"] / 1e6)
+    with progress.stage("verifying", sum(file["bytes"] for file in files) / 1e6, "MB") as stage:
+        for file in files:
+            path = folder / file["file"]
+            if not path.is_file() or file_digest(path) != file["digest"]:
+                bad.append(file["file"])
+            stage.advance(file["bytes"] / 1e6)
     if bad:
         raise CorpusError(
             f"{folder}: {', '.join(bad)} changed since it was prepared (wrong checksum or missing): "
-            + _ANEW.format(folder)
+            "bring it back, or " + _ANEW.format(folder)
         )

@@ -8,12 +8,13 @@ from unmask.config import TextConfig
 
 # What nobody sees: controls that are not white space, soft hyphen, direction marks, byte-order mark,
 # lone surrogates, tags, non-characters. Zero-width space and joiners are kept after scripts that use them
-# (Arabic, Indic, Thai …, emoji) and dropped elsewhere.
+# (Arabic, Indic, Thai …, emoji) and dropped elsewhere, as is a zero-width space before a wider one.
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u061c\u200e\u200f\u202a-\u202e\u2060-\u206f"
     "\ud800-\udfff\ufdd0-\ufdef\ufeff\ufff9-\ufffc\ufffe\uffff\U000e0000-\U000e007f]"
     "|(?<![\u0590-\u1cff\u2100-\u2bff\u2e80-\ud7ff\ufb1d-\ufdcf\ufe00-\ufe0f\ufe70-\ufefc\U00010000-\U000dffff])"
     "[\u200b-\u200d]"
+    r"|\u200b(?=\s|\Z)"
 )
 
 

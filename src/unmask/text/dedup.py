@@ -6,11 +6,10 @@ signatures are alike enough, and keep the first document of every cluster.
 
 import json
 import shutil
-import tempfile
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from unmask.config import TextConfig
 from unmask.errors import ConfigError, OutputError
 from unmask.files import atomic_path, check_new, disk_errors
-from unmask.processes import worker_errors, worker_pool, workers_end_first
+from unmask.processes import folder_lock, worker_errors, worker_pool, workers_end_first
 from unmask.progress import SILENT, Progress
 from unmask.text.clean import Cleaner
 from unmask.text.document import Document
@@ -73,19 +72,14 @@ def deduplicate(
         raise ConfigError(f"--threshold is {threshold}: give a Jaccard index from 0.1 to 1, for example 0.8")
     if not output.name.endswith((".jsonl", ".jsonl.zst")):
         raise OutputError(f"cannot write {output}: end its name with .jsonl or .jsonl.zst")
-    with disk_errors(output):
-        check_new(output)
-        output.parent.mkdir(parents=True, exist_ok=True)
-        for stale in output.parent.glob(f".{output.name}-*.dedup"):  # of a run that was killed
-            shutil.rmtree(stale, ignore_errors=True)
-        with tempfile.TemporaryDirectory(".dedup", f".{output.name}-", output.parent) as name:
-            folder, rows = Path(name), band_rows(threshold)
-            count, dropped = _sign(sources, config, folder, rows, workers, progress)
-            if not count:
-                raise nothing_left(sources, dropped)
-            clusters = _Clusters(folder, count)
-            joined = _join(folder, rows, threshold, clusters, progress)
-            kept, texts = _write(folder, output, clusters, {i for _, *pair in joined for i in pair}, progress)
+    with disk_errors(output), _room(output) as folder:
+        rows = band_rows(threshold)
+        count, dropped = _sign(sources, config, folder, rows, workers, progress)
+        if not count:
+            raise nothing_left(sources, dropped)
+        clusters = _Clusters(folder, count)
+        joined = _join(folder, rows, threshold, clusters, progress)
+        kept, texts = _write(folder, output, clusters, {i for _, *pair in joined for i in pair}, progress)
     return DedupResult(
         documents=count + dropped.total(),
         dropped=dict(dropped),
@@ -93,6 +87,18 @@ def deduplicate(
         kept=kept,
         examples=[_pair(similarity, texts[a], texts[b]) for similarity, a, b in joined],
     )
+
+
+@contextmanager
+def _room(output: Path) -> Iterator[Path]:
+    """A folder to work in beside the output, which is ours alone until then; it goes at the end."""
+    folder = output.with_name(f".{output.name}.dedup")
+    with folder_lock(folder / "lock", output):
+        try:
+            check_new(output)
+            yield folder
+        finally:  # before others can have the lock
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def band_rows(threshold: float) -> int:
@@ -189,10 +195,11 @@ class _Clusters:
     """Union-find over documents, on disk; the root of a cluster is its first document."""
 
     def __init__(self, folder: Path, count: int) -> None:
-        self.parents: I64 = np.memmap(folder / "parents", dtype=np.int64, mode="w+", shape=(count,))
-        for start in range(0, count, _STEP):
-            stop = min(start + _STEP, count)
-            self.parents[start:stop] = np.arange(start, stop)
+        path = folder / "parents"
+        with path.open("wb") as file:  # written, not mapped: where no room is left, a map ends the process
+            for start in range(0, count, _STEP):
+                file.write(np.arange(start, min(start + _STEP, count), dtype=np.int64).tobytes())
+        self.parents: I64 = np.memmap(path, dtype=np.int64, mode="r+")
 
     def root(self, doc: int) -> int:
         parents = self.parents

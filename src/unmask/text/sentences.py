@@ -14,7 +14,7 @@ def _words(text: str) -> frozenset[str]:
 # A stop with what may follow it before white space, or a bare newline.
 _CANDIDATE = re.compile(rf"[.!?…\n](?:(?<=\n)|([.!?…]*[{_CLOSERS}]*)[ \n])")
 _ENUMERATOR = re.compile(r"\d{1,3}|[IVXLC]{1,5}|[A-Za-z]")
-_INITIALS = re.compile(r"(?:[^\W\d_]{1,3}\.)*[^\W\d_]")
+_INITIALS = re.compile(r"(?:[^\W\d_]{1,3}\.)*[^\W\d_é]")  # é is a verb
 
 # Before a name or an example: never the end of a sentence.
 _NEVER_LAST = _words(

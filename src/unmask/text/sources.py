@@ -38,7 +38,7 @@ class Source:
     language: str = ""
 
     def __str__(self) -> str:
-        return str(self.path) if self.path else "standard input"
+        return _writable(self.path) if self.path else "standard input"
 
     @property
     def expected_chars(self) -> float:
@@ -138,7 +138,7 @@ def _expand(argument: str) -> Iterator[Source]:
     path = Path(argument)
     if path.is_dir():
         found = [(inner, inner.relative_to(path).as_posix()) for inner in _walk(path)]
-    elif path.exists():
+    elif os.path.lexists(path):
         if not split_suffix(path)[0]:
             raise InputError(f"{path}: unknown kind of file; {_READABLE}")
         found = [(path, path.name)]
@@ -154,9 +154,22 @@ def _expand(argument: str) -> Iterator[Source]:
         meant = "" if path.is_dir() else _no_language(path)
         raise InputError(f"nothing to read in {argument}: {meant or _READABLE}")
     for inner, name in sorted(found, key=lambda pair: Path(pair[1]).parts):
-        if not os.access(inner, os.R_OK):
-            raise InputError(f"not allowed to read {inner}: check its permissions")
-        yield Source(inner, name, language)
+        _check_readable(inner)
+        yield Source(inner, _writable(name), language)
+
+
+def _writable(path: Path | str) -> str:
+    """A path that can be shown and stored, also where its bytes are no characters."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _check_readable(path: Path) -> None:
+    if not path.exists():
+        raise InputError(f"{path} leads to no file: mend the link, or remove it")
+    if not path.is_file():  # it could be read only once, or would be waited for without end
+        raise InputError(f"{path} is a pipe or a device, no file: pipe its text in, and name - in its place")
+    if not os.access(path, os.R_OK):
+        raise InputError(f"not allowed to read {path}: check its permissions")
 
 
 def _walk(folder: Path) -> Iterator[Path]:

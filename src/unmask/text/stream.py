@@ -12,9 +12,10 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
-from typing import IO, Any
+from typing import IO, cast
 
-from unmask.errors import InputError
+from unmask.errors import InputError, OutputError
+from unmask.files import NO_SPACE
 from unmask.text.sources import Source, split_suffix
 
 CHUNK = 1 << 16  # small enough for the cache: twice as fast as a megabyte
@@ -115,16 +116,41 @@ def _open(source: Source) -> Iterator[IO[bytes]]:
             raise InputError("standard input is closed: pipe some text in, or name files")
         yield sys.stdin.buffer
         return
-    compression = split_suffix(source.path)[1]
-    if compression == ".zst":
-        import pyarrow as pa  # the one zstd reader at hand that notices a cut-off file
+    with source.path.open("rb") as file:
+        compression = split_suffix(source.path)[1]
+        if compression == ".gz":
+            with gzip.open(file) as unpacked:
+                yield cast(IO[bytes], unpacked)
+        elif compression == ".zst":
+            import pyarrow as pa  # the one zstd reader at hand that notices a cut-off file
 
-        with pa.input_stream(str(source.path), compression="zstd") as file:
-            yield file
-        return
-    opener: Any = {".gz": gzip.open, ".xz": lzma.open, "": open}[compression]
-    with opener(source.path, "rb") as file:
-        yield file
+            with pa.input_stream(file, compression="zstd") as unpacked:
+                yield unpacked
+        else:
+            yield cast(IO[bytes], _Xz(file)) if compression else file
+
+
+class _Xz:
+    """What the streams of an .xz file unpack to; `lzma.open` drops all from the first that is damaged on."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._stream = file, lzma.LZMADecompressor()
+
+    def read(self, size: int) -> bytes:
+        """At most so many bytes; none at the end."""
+        while True:
+            packed = b""
+            if self._stream.eof:
+                packed = self._stream.unused_data.lstrip(b"\0")  # zeros may stand between two streams
+                while not packed:
+                    if not (more := self._file.read(CHUNK)):
+                        return b""
+                    packed = more.lstrip(b"\0")
+                self._stream = lzma.LZMADecompressor()
+            elif self._stream.needs_input and not (packed := self._file.read(CHUNK)):
+                raise EOFError("it ends in the middle of a stream")
+            if data := self._stream.decompress(packed, size):
+                return data
 
 
 @contextmanager
@@ -150,4 +176,8 @@ def reading(source: Source) -> Iterator[None]:
         raise InputError(f"{source} is not there any more") from None
     except (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:
         # pyarrow's errors are OSError and ValueError.
+        if getattr(error, "errno", None) in NO_SPACE:
+            raise OutputError(
+                f"no space left in {tempfile.gettempdir()} to unpack {source}: free some, or set TMPDIR"
+            ) from error
         raise InputError(f"{source} is damaged or cut off: {str(error).splitlines()[0]}") from error

@@ -16,6 +16,7 @@ from unmask.progress import SILENT, Progress, counted
 from unmask.tokenizer.families import METASPACE
 from unmask.tokenizer.guard import backend_errors
 from unmask.tokenizer.sample import Sample, count_words
+from unmask.tokenizer.sentencepiece import short
 from unmask.tokenizer.tokenizer import Tokenizer
 from unmask.tokenizer.words import stands_alone
 
@@ -75,7 +76,7 @@ def _add_words(
         else:
             # Just above the sum of its old pieces a word is never split again.
             least = sum(vocabulary[i][1] for i in old) + 0.1
-            vocabulary.append([mark + word, max(math.log(count / total), least)])
+            vocabulary.append([mark + word, short(max(math.log(count / total), least))])
         new[id_] = old
     if len(new) < add:
         raise _too_small(add, len(new))

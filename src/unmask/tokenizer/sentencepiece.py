@@ -110,7 +110,12 @@ def parse_message(data: bytes) -> Message:
 def _piece(value: int | bytes) -> Piece:
     fields = dict(_fields(_bytes(value)))
     (score,) = struct.unpack("<f", _bytes(fields.get(2, b"\0\0\0\0")))
-    return Piece(_bytes(fields[1]).decode(), score, int(fields.get(3, 1)))
+    return Piece(_bytes(fields[1]).decode(), short(score), int(fields.get(3, 1)))
+
+
+def short(score: float) -> float:
+    """A score in nine digits: they say which float32 it is, and JSON gives back what it was written as."""
+    return float(f"{score:.9g}")
 
 
 def _bytes(value: int | bytes) -> bytes:

@@ -22,6 +22,7 @@ from unmask.tokenizer.tokenizer import Tokenizer
 # SentencePiece needs some twenty bytes of memory for each byte of text; more text changes little.
 _UNIGRAM_MB = 50
 _SENTENCE = 1000
+_NO_LETTER = "\u2585"  # its own sign for what is unknown: with it, it takes no text
 _THREADS = 4  # a fixed number, since sums are taken thread by thread
 
 # Five special tokens and a character; byte pairs have 256 of these to begin with, whatever the text.
@@ -124,6 +125,7 @@ def _unigram(job: _Job) -> models.Unigram:
     config, special = job.config, job.special
     opening, closing = vocabulary_order(special)
     alphabet, rare = _alphabet(job)
+    alphabet, rare = [c for c in alphabet if c != _NO_LETTER], [*rare, _NO_LETTER]
     _check_room(len(opening) + len(closing) + len({METASPACE, *alphabet}), config)
     written = io.BytesIO()
     try:

@@ -10,7 +10,7 @@ import torch
 from unmask.checkpoint import load_model, read_values
 from unmask.config import ModelConfig, Recipe
 from unmask.data.prepare import prepare
-from unmask.data.shards import MANIFEST, Corpus, read_manifest
+from unmask.data.shards import MANIFEST, Corpus, read_tokenizer
 from unmask.errors import ConfigError, CorpusError, ModelError, OutputError
 from unmask.files import digest, write_json
 from unmask.model.families import choose_architecture
@@ -59,8 +59,7 @@ def gather(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT)
     teachers = find_teachers(recipe)
     if start.data:
         folder = start.data
-        read_manifest(folder)
-        tokenizer = Tokenizer.load(folder / "tokenizer")
+        tokenizer = read_tokenizer(folder)
         check_vocabulary(teachers, tokenizer, folder, "run unmask prepare with --tokenizer and the teacher")
     else:
         if _begun(run) and not (run / "shards" / MANIFEST).is_file():
@@ -101,12 +100,20 @@ def _vocabulary(recipe: Recipe, run: Path, sources: Sequence[Source], progress: 
     settings = recipe.model_dump_json(include={"text", "tokenizer"})
     made_of = digest(settings, *(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats))
     folder, marker = run / "vocab", run / "vocab.json"
-    if not marker.is_file() or json.loads(marker.read_text("utf-8"))["made_of"] != made_of:
+    if _made_of(marker) != made_of:
         if _begun(run):
             raise _other_text(run)
         build_tokenizer(sources, folder, recipe, progress=progress)
         write_json(marker, {"made_of": made_of})
     return Tokenizer.load(folder)
+
+
+def _made_of(marker: Path) -> str | None:
+    """What a vocabulary was made of, if it can be read."""
+    try:
+        return str(json.loads(marker.read_text("utf-8"))["made_of"])
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return None
 
 
 def _begun(run: Path) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from unmask.config import Recipe
 from unmask.data.packing import ENDS, Documents
 from unmask.data.plan import Position
-from unmask.errors import OutputError
+from unmask.errors import InputError, OutputError
 from unmask.files import write_json
 from unmask.progress import SILENT, Progress, Stage
 from unmask.train import parallel
@@ -88,7 +88,10 @@ def run_plan(material: Material, machine: Machine, run: Path, progress: Progress
     if parallel.first(path.is_file()):  # as the first process sees it: to measure takes all of them
         if not path.is_file():
             raise OutputError(f"{path} is not on this machine: put the run on a disk that all share")
-        return RunPlan(**json.loads(path.read_text("utf-8")))
+        try:
+            return RunPlan(**json.loads(path.read_text("utf-8")))
+        except (ValueError, TypeError):
+            raise InputError(f"{path} is damaged: delete it, and go on with --resume") from None
     plan = make_plan(material, machine, progress=progress)
     if parallel.rank() == 0:
         write_plan(plan, run)

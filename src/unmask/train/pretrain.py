@@ -25,7 +25,7 @@ from unmask.config import Recipe, load_recipe, write_recipe
 from unmask.data.plan import Position
 from unmask.data.shards import Corpus, verify, without_validation
 from unmask.errors import ConfigError, CorpusError, ModelError, OutputError, UserError
-from unmask.files import digest, disk_errors
+from unmask.files import digest
 from unmask.predict.folders import model_fingerprint
 from unmask.processes import folder_lock, worker_errors
 from unmask.progress import SILENT, Progress, Stage
@@ -474,17 +474,15 @@ def _check_folder(run: Path, resume: bool) -> None:
 def _alone(run: Path) -> Iterator[None]:
     """Have the folder alone; if nothing comes of it, it is as before."""
     made = [path for path in (run, *run.parents) if not path.exists()]
-    with disk_errors(run):
-        run.mkdir(parents=True, exist_ok=True)
-    try:
-        with folder_lock(run / _LOCK, run):
+    with folder_lock(run / _LOCK, run):
+        try:
             yield
-    finally:
-        with suppress(OSError):  # it holds something
-            if [path.name for path in run.iterdir()] == [_LOCK]:
-                (run / _LOCK).unlink()
-            for path in made:
-                path.rmdir()
+        finally:  # before others can have the lock
+            with suppress(OSError):  # it holds something
+                if [path.name for path in run.iterdir()] == [_LOCK]:
+                    (run / _LOCK).unlink()
+                for path in made:
+                    path.rmdir()
 
 
 def _begin(run: Path) -> None:
