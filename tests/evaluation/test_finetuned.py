@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from seqeval.metrics import f1_score as seqeval_f1
 from sklearn.metrics import matthews_corrcoef
+from tests.conftest import Heard
 
 from unmask.errors import InputError
 from unmask.evaluation import evaluate
@@ -53,6 +54,39 @@ def test_a_model_without_the_head_is_fine_tuned(folder: Path, write: Write, tmp_
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "results.json", "mine.json", "mine.items.jsonl", "report.html"
     }  # fmt: skip
+
+
+def test_what_is_scored_is_not_learned_from(folder: Path, write: Write, tmp_path: Path, heard: Heard) -> None:
+    """As ASSIN 2 has it, whose file to learn from holds the one to score on."""
+    suite = write(
+        'kind = "finetune"\ntask = "classify"\ntrain = "x.jsonl"\ndev = "dev.jsonl"\n'
+        "[settings]\nepochs = 1\nvalid = 0.5\n",
+        x__jsonl=CLASSES, dev__jsonl=[*CLASSES[:12], {"text": "New.", "label": "good"}],
+    )  # fmt: skip
+    (result,) = evaluate(str(suite), folder, tmp_path / "out", card=False, progress=heard)
+    assert result.main.items == 13
+    assert result.details["learned from"] == (len(CLASSES) - 12) / 2
+    told = "left out of the training, as they are scored"
+    assert result.details[told] == 12
+    assert f"mine: 12 of 40 training examples {told}" in heard.said
+    suite = write(
+        'kind = "finetune"\ntask = "classify"\ntrain = "x.jsonl"\ndev = "x.jsonl"\n', x__jsonl=CLASSES
+    )
+    with pytest.raises(InputError, match=r"x.jsonl holds all of x.jsonl"):
+        evaluate(str(suite), folder, tmp_path / "all", card=False)
+
+
+def test_a_head_that_was_trained_on_some_of_the_scored_examples(
+    folder: Path, write: Write, tmp_path: Path
+) -> None:
+    suite = write(
+        'kind = "finetune"\ntask = "classify"\ntrain = "x.jsonl"\ndev = "dev.jsonl"\n',
+        x__jsonl=CLASSES, dev__jsonl=[*CLASSES[:3], {"text": "New.", "label": "good"}],
+    )  # fmt: skip
+    tuned = tmp_path / "tuned"
+    finetune("classify", folder, tmp_path / "x.jsonl", out=tuned, settings=FinetuneConfig(epochs=1))
+    (result,) = evaluate(str(suite), tuned, tmp_path / "out", card=False)
+    assert "of which 3 of the scored examples are a part" in result.details["head"]
 
 
 def test_the_rate_that_the_model_decides_belongs_to_the_result(

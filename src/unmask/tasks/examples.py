@@ -73,6 +73,15 @@ def count_repeated(valid: Sequence[Example], train: Sequence[Example], progress:
     return repeated
 
 
+def read_of(example: Example) -> str:
+    """What a model reads of an example, whatever is to be said of it."""
+    if isinstance(example, TextExample):
+        return repr((example.text, example.pair))
+    if isinstance(example, TaggedExample):
+        return repr(tuple(example.words))
+    return repr((example.question, example.context))
+
+
 def data_mark(examples: Sequence[Example]) -> str:
     """The same for the same labelled examples, in any order and from any file."""
     return digest(*sorted(map(_content, examples)))
