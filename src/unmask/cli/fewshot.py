@@ -97,10 +97,12 @@ def _settings() -> "type[FewshotConfig]":
 
 
 def _print(result: "FewshotResult") -> None:
-    from unmask.tasks.fewshot import stopped, table
+    from unmask.tasks.fewshot import known, stopped, table
 
     if result.stopped:
         typer.echo(stopped(result))
+    if result.valid_in_train:
+        typer.echo(known(result))
     names, rows = table(result)
     for row in (names, *rows):
         typer.echo(f"{row[0]:<10}" + "".join(f"{cell:>16}" for cell in row[1:]))

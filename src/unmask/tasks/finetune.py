@@ -126,7 +126,8 @@ def finetune(  # noqa: PLR0913  the last is given by name alone
         made.kind.finish(network)
         if measure is not None:
             with progress.stage("measuring what was forgotten"):
-                result = replace(result, forgetting=measure(network))
+                lost = replace(measure(network), replayed=_replayed(settings))
+            result = replace(result, forgetting=lost)
         if "mlm" in network.heads and not settings.replay_text:
             del network.heads["mlm"]  # it was kept to measure by, and did not learn
         _save(network, Path(out), made, result, runs, evaluation, overwrite)
@@ -245,6 +246,12 @@ def _feeds(made: Material, items: Sequence[Item], config: ModelConfig) -> dict[i
 
 def _plain(made: Material, path: str | None, tokens: int) -> PlainText | None:
     return None if path is None else PlainText(path, made.tokenizer, tokens)
+
+
+def _replayed(settings: FinetuneConfig) -> bool:
+    """Whether forgetting is measured on the very text that is replayed."""
+    replayed, measured = settings.replay_text, settings.report_forgetting
+    return bool(replayed and measured) and Path(str(replayed)).samefile(str(measured))
 
 
 def load_examples(task: Task, source: Examples, columns: Columns, progress: Progress = SILENT) -> list[Any]:
