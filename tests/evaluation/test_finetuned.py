@@ -154,6 +154,25 @@ def test_tags(save: Save, write: Write, tmp_path: Path) -> None:
     assert result.scores["accuracy"].value == pytest.approx(right / 7)
 
 
+def test_sentences_without_spans_have_their_f1_too(save: Save, write: Write, tmp_path: Path) -> None:
+    """Which score stands for a suite must not depend on the sentences that a sample holds."""
+    model = save("tag", labels=("O", "B-LOC", "I-LOC"))
+    suite = write(
+        'kind = "finetune"\ntask = "tag"\ntrain = "x.conll"\ndev = "dev.conll"',
+        x__conll="harbour B-LOC\n", dev__conll="boats O\ncome O\n\nnets O\n",
+    )  # fmt: skip
+    (result,) = evaluate(str(suite), model, tmp_path / "out", card=False)
+    assert list(result.scores) == ["span F1", "accuracy"]
+    assert result.main.value == 0
+
+
+def test_several_classes_for_a_text_are_refused(folder: Path, write: Write, tmp_path: Path) -> None:
+    rows = [*CLASSES[:6], {"text": "Both.", "label": "good|bad"}]
+    suite = write('kind = "finetune"\ntask = "classify"\ntrain = "x.jsonl"', x__jsonl=rows)
+    with pytest.raises(InputError, match=r"x.jsonl, line 7: several classes, but a suite scores one"):
+        evaluate(str(suite), folder, tmp_path / "out", card=False)
+
+
 def test_questions(save: Save, write: Write, tmp_path: Path) -> None:
     context = "The old fisherman kept the key in the harbour."
     questions = [("Where was the key?", "in the harbour"), ("Who kept it?", "The old fisherman")]

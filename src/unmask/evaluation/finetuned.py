@@ -96,6 +96,11 @@ def read_parts(context: Context, suite: FinetuneSuite) -> tuple[list[Any], list[
         for part in (suite.train, suite.dev)
         if part is not None
     )
+    if several := next((one for one in given if isinstance(getattr(one, "target", None), tuple)), None):
+        raise InputError(
+            f"{several.place}: several classes, but a suite scores one for each text:"
+            " unmask finetune classify has scores of several"
+        )
     return given, others[0] if others else split_examples(given, _HELD_BACK)[1]
 
 
@@ -165,7 +170,7 @@ def _score_tags(model: Tagger, examples: Sequence[TaggedExample]) -> Outcome:
     from seqeval.metrics.sequence_labeling import get_entities
 
     found = model.tag_words([example.words for example in examples])
-    with_spans = has_spans(tag for example in examples for tag in example.tags)
+    with_spans = has_spans(model.config.labels)  # a few sentences may hold none
     items = []
     for number, (example, labels) in enumerate(zip(examples, found, strict=True)):
         names = [label.name for label in labels]
