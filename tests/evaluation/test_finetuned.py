@@ -14,6 +14,7 @@ from unmask.evaluation import evaluate
 from unmask.evaluation.finetuned import fits
 from unmask.evaluation.results import read_items
 from unmask.evaluation.suites import FOLDER, FinetuneSuite, find_suites, read_suite, suite_names
+from unmask.files import digest, file_digest
 from unmask.predict import Answerer, Classifier, Tagger, load
 from unmask.predict.settings import TaskSettings
 from unmask.tasks.columns import Columns
@@ -74,6 +75,13 @@ def test_what_is_scored_is_not_learned_from(folder: Path, write: Write, tmp_path
     )
     with pytest.raises(InputError, match=r"x.jsonl holds all of x.jsonl"):
         evaluate(str(suite), folder, tmp_path / "all", card=False)
+
+
+def test_results_of_when_it_was_learned_from_are_computed_again(write: Write, tmp_path: Path) -> None:
+    suite = write('kind = "finetune"\ntask = "classify"\ntrain = "x.jsonl"', x__jsonl=CLASSES)
+    (found,) = find_suites([str(suite)], tmp_path)
+    asks = found.suite.model_dump_json(exclude={"about", "source", "licence"})
+    assert found.material(0) != digest(asks, "0", *map(file_digest, found.inputs()))
 
 
 def test_a_head_that_was_trained_on_some_of_the_scored_examples(
