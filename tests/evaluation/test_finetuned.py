@@ -77,6 +77,21 @@ def test_what_is_scored_is_not_learned_from(folder: Path, write: Write, tmp_path
         evaluate(str(suite), folder, tmp_path / "all", card=False)
 
 
+def test_a_pair_that_is_scored_is_not_learned_from_the_other_way_round(
+    folder: Path, write: Write, tmp_path: Path
+) -> None:
+    pairs = [(f"The boat {n} came.", "It came." if n % 2 else "It sank.", str(n % 2)) for n in range(12)]
+    rows = [{"text": a, "pair": b, "label": c} for a, b, c in pairs]
+    other = [row | {"text": row["pair"], "pair": row["text"]} for row in rows[:4]]
+    suite = write(
+        'kind = "finetune"\ntask = "pair"\ntrain = "x.jsonl"\ndev = "dev.jsonl"\n'
+        "[settings]\nepochs = 1\nvalid = 0.5\n",
+        x__jsonl=rows, dev__jsonl=other,
+    )  # fmt: skip
+    (result,) = evaluate(str(suite), folder, tmp_path / "out", card=False)
+    assert result.details["learned from"] == 4
+
+
 def test_results_of_when_it_was_learned_from_are_computed_again(write: Write, tmp_path: Path) -> None:
     suite = write('kind = "finetune"\ntask = "classify"\ntrain = "x.jsonl"', x__jsonl=CLASSES)
     (found,) = find_suites([str(suite)], tmp_path)

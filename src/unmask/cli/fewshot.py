@@ -107,7 +107,8 @@ def _print(result: "FewshotResult") -> None:
     for row in (names, *rows):
         typer.echo(f"{row[0]:<10}" + "".join(f"{cell:>16}" for cell in row[1:]))
     typer.echo(
-        f"the commonest class alone: {result.commonest:.3f}; {result.folder}/report.html has the curve"
+        f"by examples per class; the commonest class alone: {result.commonest:.3f};"
+        f" {result.folder}/report.html has the curve"
     )
 
 

@@ -74,9 +74,9 @@ def count_repeated(valid: Sequence[Example], train: Sequence[Example], progress:
 
 
 def read_of(example: Example) -> str:
-    """What a model reads of an example, whatever is to be said of it."""
+    """What a model reads of an example, whatever is to be said of it; a pair is the same either way round."""
     if isinstance(example, TextExample):
-        return repr((example.text, example.pair))
+        return repr(sorted((example.text, example.pair or "")))
     if isinstance(example, TaggedExample):
         return repr(tuple(example.words))
     return repr((example.question, example.context))

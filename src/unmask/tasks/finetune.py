@@ -34,6 +34,7 @@ from unmask.tasks.examples import (
     TextExample,
     count_repeated,
     data_mark,
+    read_of,
     second_texts,
 )
 from unmask.tasks.kinds import Evaluation, TaskKind, hold_out
@@ -270,11 +271,15 @@ def file_name(source: Any) -> str | None:
 
 
 def split_examples(examples: Sequence[Any], share: float) -> tuple[list[Any], list[Any]]:
-    """Training examples and those held out: a share of each class, by a hash of the text."""
+    """Training examples and those held out: a share of each class, by a hash of the text.
+
+    A pair and the same pair the other way round are on one side, by the hash of the first.
+    """
+    firsts: dict[str, str] = {}
 
     def text(example: Example) -> str:
         if isinstance(example, TextExample):
-            return f"{example.text}\n{example.pair or ''}"
+            return firsts.setdefault(read_of(example), f"{example.text}\n{example.pair or ''}")
         return " ".join(example.words) if isinstance(example, TaggedExample) else example.context
 
     def labels(example: Example) -> Sequence[str]:
