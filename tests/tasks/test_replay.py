@@ -196,6 +196,6 @@ def test_the_command(tmp_path: Path, base: Path, text: Path) -> None:
     command += ["--replay-text", str(text), "--report-forgetting", str(text), "--lora", "2"]
     run = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "out"), "--set", "epochs=1"])
     assert run.exit_code == 0, run.output
-    assert "masked-LM loss on plain text:" in run.output
+    assert "masked-LM loss on the replayed text, which says less of any other:" in run.output
     wrong = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "no"), "--set", "replay=1"])
     assert isinstance(wrong.exception, ConfigError)
