@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 from seqeval.metrics import f1_score as seqeval_f1
 from sklearn.metrics import matthews_corrcoef
+from tests.conftest import Heard
 
 from unmask.errors import InputError
 from unmask.evaluation import evaluate
 from unmask.evaluation.finetuned import fits
 from unmask.evaluation.results import read_items
 from unmask.evaluation.suites import FOLDER, FinetuneSuite, find_suites, read_suite, suite_names
+from unmask.files import digest, file_digest
 from unmask.predict import Answerer, Classifier, Tagger, load
 from unmask.predict.settings import TaskSettings
 from unmask.tasks.columns import Columns
@@ -53,6 +55,61 @@ def test_a_model_without_the_head_is_fine_tuned(folder: Path, write: Write, tmp_
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "results.json", "mine.json", "mine.items.jsonl", "report.html"
     }  # fmt: skip
+
+
+def test_what_is_scored_is_not_learned_from(folder: Path, write: Write, tmp_path: Path, heard: Heard) -> None:
+    """As ASSIN 2 has it, whose file to learn from holds the one to score on."""
+    suite = write(
+        'kind = "finetune"\ntask = "classify"\ntrain = "x.jsonl"\ndev = "dev.jsonl"\n'
+        "[settings]\nepochs = 1\nvalid = 0.5\n",
+        x__jsonl=CLASSES, dev__jsonl=[*CLASSES[:12], {"text": "New.", "label": "good"}],
+    )  # fmt: skip
+    (result,) = evaluate(str(suite), folder, tmp_path / "out", card=False, progress=heard)
+    assert result.main.items == 13
+    assert result.details["learned from"] == (len(CLASSES) - 12) / 2
+    told = "left out of the training, as they are scored"
+    assert result.details[told] == 12
+    assert f"mine: 12 of 40 training examples {told}" in heard.said
+    suite = write(
+        'kind = "finetune"\ntask = "classify"\ntrain = "x.jsonl"\ndev = "x.jsonl"\n', x__jsonl=CLASSES
+    )
+    with pytest.raises(InputError, match=r"x.jsonl holds all of x.jsonl"):
+        evaluate(str(suite), folder, tmp_path / "all", card=False)
+
+
+def test_a_pair_that_is_scored_is_not_learned_from_the_other_way_round(
+    folder: Path, write: Write, tmp_path: Path
+) -> None:
+    pairs = [(f"The boat {n} came.", "It came." if n % 2 else "It sank.", str(n % 2)) for n in range(12)]
+    rows = [{"text": a, "pair": b, "label": c} for a, b, c in pairs]
+    other = [row | {"text": row["pair"], "pair": row["text"]} for row in rows[:4]]
+    suite = write(
+        'kind = "finetune"\ntask = "pair"\ntrain = "x.jsonl"\ndev = "dev.jsonl"\n'
+        "[settings]\nepochs = 1\nvalid = 0.5\n",
+        x__jsonl=rows, dev__jsonl=other,
+    )  # fmt: skip
+    (result,) = evaluate(str(suite), folder, tmp_path / "out", card=False)
+    assert result.details["learned from"] == 4
+
+
+def test_results_of_when_it_was_learned_from_are_computed_again(write: Write, tmp_path: Path) -> None:
+    suite = write('kind = "finetune"\ntask = "classify"\ntrain = "x.jsonl"', x__jsonl=CLASSES)
+    (found,) = find_suites([str(suite)], tmp_path)
+    asks = found.suite.model_dump_json(exclude={"about", "source", "licence"})
+    assert found.material(0) != digest(asks, "0", *map(file_digest, found.inputs()))
+
+
+def test_a_head_that_was_trained_on_some_of_the_scored_examples(
+    folder: Path, write: Write, tmp_path: Path
+) -> None:
+    suite = write(
+        'kind = "finetune"\ntask = "classify"\ntrain = "x.jsonl"\ndev = "dev.jsonl"\n',
+        x__jsonl=CLASSES, dev__jsonl=[*CLASSES[:3], {"text": "New.", "label": "good"}],
+    )  # fmt: skip
+    tuned = tmp_path / "tuned"
+    finetune("classify", folder, tmp_path / "x.jsonl", out=tuned, settings=FinetuneConfig(epochs=1))
+    (result,) = evaluate(str(suite), tuned, tmp_path / "out", card=False)
+    assert "of which 3 of the scored examples are a part" in result.details["head"]
 
 
 def test_the_rate_that_the_model_decides_belongs_to_the_result(
@@ -118,6 +175,25 @@ def test_tags(save: Save, write: Write, tmp_path: Path) -> None:
     assert result.main.value == pytest.approx(seqeval_f1(gold, found, zero_division=0))
     right = sum(a == b for x, y in zip(gold, found, strict=True) for a, b in zip(x, y, strict=True))
     assert result.scores["accuracy"].value == pytest.approx(right / 7)
+
+
+def test_sentences_without_spans_have_their_f1_too(save: Save, write: Write, tmp_path: Path) -> None:
+    """Which score stands for a suite must not depend on the sentences that a sample holds."""
+    model = save("tag", labels=("O", "B-LOC", "I-LOC"))
+    suite = write(
+        'kind = "finetune"\ntask = "tag"\ntrain = "x.conll"\ndev = "dev.conll"',
+        x__conll="harbour B-LOC\n", dev__conll="boats O\ncome O\n\nnets O\n",
+    )  # fmt: skip
+    (result,) = evaluate(str(suite), model, tmp_path / "out", card=False)
+    assert list(result.scores) == ["span F1", "accuracy"]
+    assert result.main.value == 0
+
+
+def test_several_classes_for_a_text_are_refused(folder: Path, write: Write, tmp_path: Path) -> None:
+    rows = [*CLASSES[:6], {"text": "Both.", "label": "good|bad"}]
+    suite = write('kind = "finetune"\ntask = "classify"\ntrain = "x.jsonl"', x__jsonl=rows)
+    with pytest.raises(InputError, match=r"x.jsonl, line 7: several classes, but a suite scores one"):
+        evaluate(str(suite), folder, tmp_path / "out", card=False)
 
 
 def test_questions(save: Save, write: Write, tmp_path: Path) -> None:

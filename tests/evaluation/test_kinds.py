@@ -153,6 +153,10 @@ def test_best_threshold() -> None:
     assert accuracy == 1
     assert best_threshold(values, np.ones(5, bool)) == (-1.0, 1)
     assert best_threshold(values, np.zeros(5, bool))[1] == 1
+    # The embeddings of one form in two texts are the same: their cosine is 1, and no threshold parts those.
+    ones = np.ones(4)
+    assert best_threshold(ones, np.array([True, False, False, False]))[1] == 0.75
+    assert best_threshold(ones, np.array([True, True, True, False]))[1] == 0.75
 
 
 def test_word_in_context(folder: Path, write: Write, tmp_path: Path) -> None:

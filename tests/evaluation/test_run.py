@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.evaluation.conftest import Write
+from tests.evaluation.conftest import PAIRS, Write
 from typer.testing import CliRunner
 
 import unmask
@@ -148,6 +148,27 @@ def test_a_card_that_may_not_be_written_costs_no_scores(
     (result,) = evaluate(str(pair_suite), model, tmp_path / "out", progress=told)
     assert result.scores
     assert said[-1].startswith("not allowed to write it; the card stays as it was")
+
+
+def test_files_of_one_name_are_told_apart(
+    folder: Path, other_folder: Path, write: Write, tmp_path: Path
+) -> None:
+    """Else a set would be both, and of two items with one name only the last would be compared."""
+    suite = write('kind = "pairs"\nfiles = ["*/x.jsonl", "*/*.jsonl"]')
+    for language, pairs in (("en", PAIRS[:2]), ("pt", PAIRS[2:])):
+        (tmp_path / language).mkdir()
+        rows = [{"sentence_good": good, "sentence_bad": bad} for good, bad in pairs]
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / language / "x.jsonl").write_text(lines, "utf-8")
+    for place, out in ((folder, "a"), (other_folder, "b")):
+        (result,) = evaluate(str(suite), place, tmp_path / "out" / out, card=False)
+    assert result.main.items == 5, "a file that two patterns mean is read once"
+    ids = [item["id"] for item in read_items(tmp_path / "out/a", "mine")]
+    assert ids == [
+        f"{name}/{n}" for name, count in (("en/x.jsonl", 2), ("pt/x.jsonl", 3)) for n in range(count)
+    ]
+    assert set(result.groups["set"]) == {"en/x.jsonl", "pt/x.jsonl"}
+    assert differences(tmp_path / "out/a", tmp_path / "out/b")["mine"]["accuracy"].items == 5
 
 
 def test_two_models_are_compared_item_by_item(

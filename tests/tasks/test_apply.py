@@ -175,6 +175,17 @@ def test_plain_text_has_no_columns(tmp_path: Path, classifier: Classifier, tagge
         predict_file(classifier, tmp_path / "none.txt", tmp_path / "none.jsonl", Columns("corpo"))
 
 
+@pytest.mark.parametrize(
+    ("labels", "expected"), [(("B-X", "I-X", "O"), [0, 0, 1]), (("NOUN", "VERB"), [0.5, 0.5])]
+)
+def test_a_word_without_pieces_is_outside_or_anything(
+    tokenizer: Tokenizer, labels: tuple[str, ...], expected: list[float]
+) -> None:
+    tagger = Tagger(network(tokenizer, "tag", labels=labels), tokenizer)
+    (rows,) = tagger.scores(tagger.prepare([["O", "\u200b"]]), [2])
+    assert rows[1].tolist() == expected
+
+
 def test_tags(tmp_path: Path, tagger: Tagger) -> None:
     words = [example.words for example in tagged()[:4]]
     (tmp_path / "in.conll").write_text("\n\n".join("\n".join(each) for each in words), "utf-8")
@@ -495,6 +506,10 @@ def test_tagged_text_files_are_known_by_the_tags(tmp_path: Path, tagger: Tagger)
     (tmp_path / "names.tsv").write_text("-DOCSTART-\nRui\tB-OTHER\nSão Paulo\tO \n")
     predict_file(tagger, tmp_path / "names.tsv", tmp_path / "names.jsonl")
     assert read(tmp_path / "names.jsonl")[0]["words"] == ["Rui", "São Paulo"]
+    for name, above in (("header.tsv", "Word\tTag\n"), ("about.txt", "# text = Rui mora\n")):
+        (tmp_path / name).write_text(f"{above}Rui\tB-X\nmora\tO\n")
+        predict_file(tagger, tmp_path / name, tmp_path / f"{name}.jsonl")
+        assert [row["words"] for row in read(tmp_path / f"{name}.jsonl")] == [["Rui", "mora"]]
     (tmp_path / "table.tsv").write_text("text\tid\nRui mora\tO\n")
     predict_file(tagger, tmp_path / "table.tsv", tmp_path / "table.jsonl")
     assert read(tmp_path / "table.jsonl")[0]["text"] == "Rui mora"

@@ -15,7 +15,7 @@ from unmask.model.network import Model
 from unmask.predict.windows import Window
 from unmask.tasks.batches import Item, TaskFeed
 from unmask.tasks.examples import TextExample
-from unmask.tasks.finetune import gather
+from unmask.tasks.finetune import gather, split_examples
 from unmask.tasks.kinds import balanced, hold_out
 from unmask.tasks.objective import TaskLoss
 from unmask.tasks.settings import FinetuneConfig
@@ -90,6 +90,17 @@ def test_the_split_keeps_classes_and_equal_texts_together(rows: list[tuple[str, 
         out = {text for text, _ in held if first[text] == label}
         assert len(out) <= max(1, round(share * len(texts)) + 1)
     assert len({text for text, _ in held}) <= max(1, round(share * len(first)))
+
+
+def test_a_pair_stays_with_the_same_pair_the_other_way_round() -> None:
+    """As ASSIN 2 has most of its pairs: of the one the other is known."""
+    pairs = [(f"O barco {n} voltou.", f"Voltou {n}.") for n in range(40)]
+    examples = [TextExample(*sides, target=1.0) for one in pairs for sides in (one, one[::-1])]
+    held = split_examples(examples, 0.2)[1]
+    assert len(held) == 16
+    assert len({frozenset((one.text, one.pair)) for one in held}) == 8
+    once = [TextExample(*one, target=1.0) for one in pairs]
+    assert {one.text for one in split_examples(once, 0.2)[1]} <= {one.text for one in held}
 
 
 def test_many_small_classes_lose_no_more_than_the_share() -> None:

@@ -74,6 +74,15 @@ def test_every_way_with_every_draw(compared: Path) -> None:
     assert means["probe", 16] > 0.6
 
 
+def test_examples_that_are_scored_and_learned_from_are_told(tmp_path: Path, base: Path, heard: Heard) -> None:
+    settings = quick(methods=("probe",), sizes=(4,), seeds=1)
+    result = fewshot(base, TRAIN, TRAIN, tmp_path / "out", settings, progress=heard)
+    assert result.valid_in_train == 8  # of two classes four each
+    assert any(said.startswith("8 of 60 validation examples trained on too") for said in heard.said)
+    told = "8 of 60 validation examples among those drawn to learn from"
+    assert told in (tmp_path / "out/report.html").read_text("utf-8")
+
+
 def test_the_figure_and_the_page(compared: Path) -> None:
     assert (compared / "curve.svg").read_text("utf-8").startswith("<svg")
     page = (compared / "report.html").read_text("utf-8")

@@ -28,7 +28,7 @@ from unmask.predict import Answerer, Classifier, Tagger
 from unmask.progress import SILENT, Progress, Stage
 from unmask.runs import read_metrics
 from unmask.tasks.columns import Columns
-from unmask.tasks.examples import QuestionExample, TaggedExample, TextExample, count_repeated
+from unmask.tasks.examples import QuestionExample, Span, TaggedExample, TextExample, count_repeated
 from unmask.tasks.finetune import finetune
 from unmask.tasks.kinds import Evaluation
 from unmask.tasks.read import Task
@@ -375,6 +375,15 @@ def test_examples_may_be_made_of_lists() -> None:
     mine = TaggedExample(["Rui", "mora"], ["B-X", "O"], "here")  # type: ignore[arg-type]
     assert count_repeated([mine], [replace(mine, place="there")], SILENT) == 1
     assert count_repeated([mine], [replace(mine, tags=["O", "O"])], SILENT) == 0  # type: ignore[arg-type]
+
+
+def test_an_example_is_known_by_what_is_read_and_said() -> None:
+    """Not by its number, nor by which text of a pair stands first."""
+    asked = QuestionExample("Quem?", "Rui.", (Span("Rui", 0),), "1")
+    assert count_repeated([asked], [replace(asked, id="2")], SILENT) == 1
+    pair = TextExample("a", "b", 2.0)
+    assert count_repeated([pair], [TextExample("b", "a", 2.0)], SILENT) == 1
+    assert count_repeated([pair], [TextExample("b", "a", 3.0)], SILENT) == 0
 
 
 def test_a_split_is_made_and_said(tmp_path: Path, base: Path, fast: FinetuneConfig) -> None:

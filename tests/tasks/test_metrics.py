@@ -27,6 +27,18 @@ def test_several_classes_at_once() -> None:
     assert scores["micro_f1"] == pytest.approx(0.8)
 
 
+def test_a_class_that_occurs_nowhere_does_not_count() -> None:
+    """As scikit-learn has it, and `unmask evaluate`: a model that is always right has 1."""
+    labels = ["a", "b", "c"]
+    assert metrics.classification(["a", "b"], ["a", "b"], labels)["macro_f1"] == 1
+    assert metrics.classification(["a", "b"], ["a", "c"], labels)["macro_f1"] == pytest.approx(1 / 3)
+    none = np.array([[1, 0, 0], [0, 1, 0]], np.bool_)
+    assert metrics.multilabel(none, none)["macro_f1"] == 1
+    wrong = np.array([[1, 0, 0], [0, 0, 1]], np.bool_)
+    assert metrics.multilabel(none, wrong)["macro_f1"] == pytest.approx(1 / 3)
+    assert metrics.multilabel(none & False, none & False)["macro_f1"] == 0
+
+
 def test_numbers() -> None:
     scores = metrics.regression([1.0, 2.0, 3.0], [1.0, 4.0, 9.0])
     assert scores["spearman"] == pytest.approx(1.0)

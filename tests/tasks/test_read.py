@@ -181,6 +181,19 @@ def test_parquet(tmp_path: Path) -> None:
             '{"words": ["O", "Rui", "Sá"], "tags": ["O", "B-PER", "L-PER"]}\n'
             '{"tokens": ["vive"], "tags": ["O"]}',
         ),
+        (
+            "a.conll",
+            "# id 7 domain=pt\nO _ _ O\nRui _ _ B-PER\nSá _ _ I-PER\n\n# id 8 domain=pt\nvive _ _ O\n",
+        ),  # MultiCoNER
+        (
+            "a.iob2",
+            "# sent_id = 1\n# text = O Rui Sá\nO\tO\nRui\tB-PER\nSá\tI-PER\n\n# text = vive\nvive\tO\n",
+        ),
+        (
+            "a.conll",
+            "#begin document (a); part 000\nO\tO\nRui\tPER\nSá\tPER\n\nvive\tO\n\n#end document\n",
+        ),  # OntoNotes
+        ("a.tsv", "Token\tNER_tag\nO\tO\nRui\tB-PER\nSá\tI-PER\n\nvive\tO\n"),  # a header
     ],
 )
 def test_tagged_words(tmp_path: Path, name: str, content: str) -> None:
@@ -189,6 +202,13 @@ def test_tagged_words(tmp_path: Path, name: str, content: str) -> None:
         (("O", "Rui", "Sá"), ("O", "B-PER", "I-PER")),
         (("vive",), ("O",)),
     ]
+
+
+def test_a_sentence_may_begin_with_a_hash_or_a_word_like_a_header(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.conll", "# O\n= O\n\n# x=y O\nfim O\n\nWord O\n\nword tag\n\nRui B-PER\n")
+    found = read_examples("tag", path)
+    words = [("#", "="), ("#", "fim"), ("Word",), ("word",), ("Rui",)]
+    assert [example.words for example in found] == words  # type: ignore[union-attr]
 
 
 def test_a_word_with_a_space_is_no_table(tmp_path: Path) -> None:

@@ -67,6 +67,19 @@ def forgotten(result: FinetuneResult) -> Forgetting:
     return result.forgetting
 
 
+def test_forgetting_of_the_replayed_text_is_called_that(tmp_path: Path, taught: Path, text: Path) -> None:
+    """A model that learns from the text it is measured on says little of what it forgot."""
+    other = tmp_path / "other.txt"
+    other.write_text(text.read_text("utf-8"), "utf-8")
+    for measured, replayed in ((text.parent / "." / text.name, True), (other, False)):
+        out = tmp_path / f"out-{replayed}"
+        given: dict[str, Any] = {"replay_text": str(text), "report_forgetting": str(measured), "epochs": 1}
+        assert forgotten(tuned(taught, out, **given)).replayed == replayed
+        told = "loss on the replayed text, which says less of any other: "
+        assert (told in (out / "README.md").read_text("utf-8")) == replayed
+        assert (told in (out / "report.html").read_text("utf-8")) == replayed
+
+
 def reference(model: Model, plain: PlainBatches) -> float:
     """Sequence by sequence, every token's scores, in double precision."""
     model = model.double().eval()
@@ -183,6 +196,6 @@ def test_the_command(tmp_path: Path, base: Path, text: Path) -> None:
     command += ["--replay-text", str(text), "--report-forgetting", str(text), "--lora", "2"]
     run = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "out"), "--set", "epochs=1"])
     assert run.exit_code == 0, run.output
-    assert "masked-LM loss on plain text:" in run.output
+    assert "masked-LM loss on the replayed text, which says less of any other:" in run.output
     wrong = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "no"), "--set", "replay=1"])
     assert isinstance(wrong.exception, ConfigError)

@@ -68,7 +68,13 @@ def probe_label(
     seed: int = 0,
     progress: Progress = SILENT,
 ) -> ProbeReport:
-    """A probe of every layer, learned from some sentences and scored on others."""
+    """A probe of every layer, learned from some sentences and scored on others; what is both is told."""
+    known = set(learn)
+    if repeated := sum(sentence in known for sentence in judged):
+        progress.say(
+            f"{repeated:,} of {counted(len(judged), 'sentence')} to score on learned from too: the figures"
+            " will say less of new text"
+        )
     train, test = (_embed(model, sentences, progress) for sentences in (learn, judged))
     values = Counter(train.labels)
     commonest = values.most_common(1)[0][0]

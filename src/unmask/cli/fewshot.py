@@ -97,15 +97,18 @@ def _settings() -> "type[FewshotConfig]":
 
 
 def _print(result: "FewshotResult") -> None:
-    from unmask.tasks.fewshot import stopped, table
+    from unmask.tasks.fewshot import known, stopped, table
 
     if result.stopped:
         typer.echo(stopped(result))
+    if result.valid_in_train:
+        typer.echo(known(result))
     names, rows = table(result)
     for row in (names, *rows):
         typer.echo(f"{row[0]:<10}" + "".join(f"{cell:>16}" for cell in row[1:]))
     typer.echo(
-        f"the commonest class alone: {result.commonest:.3f}; {result.folder}/report.html has the curve"
+        f"by examples per class; the commonest class alone: {result.commonest:.3f};"
+        f" {result.folder}/report.html has the curve"
     )
 
 

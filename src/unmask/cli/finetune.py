@@ -266,5 +266,5 @@ def _print(result: "FinetuneResult") -> None:
     if result.mean is not None:
         typer.echo(f"{len(result.seeds)} seeds: {result.metric} {result.mean:.4f} ± {result.deviation:.4f}")
     if lost := result.forgetting:
-        typer.echo(f"masked-LM loss on plain text: {lost.before:.4f} before, {lost.after:.4f} after")
+        typer.echo(f"masked-LM loss on {lost.of}: {lost.before:.4f} before, {lost.after:.4f} after")
     typer.echo(f"model: {result.folder} (report.html shows more)")

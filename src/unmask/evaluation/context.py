@@ -1,8 +1,10 @@
 """What every kind of suite is given, and how it reads its rows."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from os.path import commonpath
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -57,6 +59,16 @@ class Context:
     sample: int | None = None
     """At most so many items, to learn from and to score on; None: all."""
     progress: Progress = SILENT
+
+    def files(self, patterns: Sequence[str]) -> list[tuple[str, Path]]:
+        """The files that some patterns mean, each once, by their names; where two are alike, with folders."""
+        paths = list(dict.fromkeys(path for pattern in patterns for path in self.found.paths(pattern)))
+        alike = Counter(path.stem for path in paths)
+        root = commonpath([path.parent for path in paths])
+        return [
+            (path.stem if alike[path.stem] == 1 else path.relative_to(root).as_posix(), path)
+            for path in paths
+        ]
 
     def some(self, items: Sequence[AnyItem], text: Callable[[AnyItem], str] = repr) -> list[AnyItem]:
         """The sample of some items: those whose texts have the lowest hashes, in their order."""

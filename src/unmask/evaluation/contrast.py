@@ -23,9 +23,8 @@ Row = Mapping[str, Any]
 def contrast(context: Context, suite: ContrastSuite) -> Outcome:
     """Accuracy on the texts, on their edits, and the share of which both are right."""
     named = [
-        (f"{path.stem}/{number}", row)
-        for pattern in suite.files
-        for path in context.found.paths(pattern)
+        (f"{file}/{number}", row)
+        for file, path in context.files(suite.files)
         for number, (_, row) in enumerate(rows(path, _TEXTS, _NAMES, ("premise",)))
     ]
     tasks: dict[str, list[tuple[str, Row]]] = {}

@@ -74,17 +74,16 @@ def facts(context: Context, suite: FactsSuite) -> Outcome:
 def read_facts(context: Context, suite: FactsSuite) -> list[Fact]:
     """The facts of all files, at most `limit` of a relation."""
     found: list[Fact] = []
-    for pattern in suite.files:
-        for path in context.found.paths(pattern):
-            templates = None if suite.patterns is None else _templates(context, suite, path)
-            table = rows(path, (suite.prompt, suite.answer), (suite.relation,), (suite.relation,))
-            for number, (place, row) in enumerate(table):
-                answer, subject = row[suite.answer], row[suite.prompt]
-                prompts = [subject] if templates is None else [t.replace("[X]", subject) for t in templates]
-                if templates is None and sum(map(subject.count, MASKS)) != 1:
-                    raise InputError(f"{place}: write one {MASKS[0]} in {suite.prompt}: {subject[:60]!r}")
-                relation = row.get(suite.relation) or path.stem
-                found.append(Fact(f"{path.stem}/{number}", relation, tuple(prompts), answer))
+    for name, path in context.files(suite.files):
+        templates = None if suite.patterns is None else _templates(context, suite, path)
+        table = rows(path, (suite.prompt, suite.answer), (suite.relation,), (suite.relation,))
+        for number, (place, row) in enumerate(table):
+            answer, subject = row[suite.answer], row[suite.prompt]
+            prompts = [subject] if templates is None else [t.replace("[X]", subject) for t in templates]
+            if templates is None and sum(map(subject.count, MASKS)) != 1:
+                raise InputError(f"{place}: write one {MASKS[0]} in {suite.prompt}: {subject[:60]!r}")
+            relation = row.get(suite.relation) or name
+            found.append(Fact(f"{name}/{number}", relation, tuple(prompts), answer))
     if suite.limit is None:
         return found
     seen: dict[str, int] = {}

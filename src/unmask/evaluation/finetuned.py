@@ -7,21 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from unmask.errors import ModelError
+from unmask.errors import InputError, ModelError
 from unmask.evaluation.context import Context
 from unmask.evaluation.results import HEAD, Measure, Outcome
 from unmask.evaluation.suites import FinetuneSuite
 from unmask.predict import Answerer, Classifier, Tagger, load
 from unmask.predict.predictor import Predictor
 from unmask.predict.tasks import TaskModel
+from unmask.progress import counted
 from unmask.tasks.columns import Columns
-from unmask.tasks.examples import QuestionExample, TaggedExample, data_mark, second_texts
+from unmask.tasks.examples import QuestionExample, TaggedExample, data_mark, read_of, second_texts
 from unmask.tasks.finetune import finetune, split_examples
 from unmask.tasks.metrics import answer_f1, exact_match, has_spans
 from unmask.tasks.read import read_examples
 
 _HELD_BACK = 0.1
 VALIDATION = "best validation score"
+LEFT_OUT = "left out of the training, as they are scored"
 _CLASSES = {
     "accuracy": Measure("accuracy", "mean", ("correct",)),
     "macro_f1": Measure("macro F1", "macro_f1", ("gold", "predicted")),
@@ -35,23 +37,26 @@ _NUMBERS = {
 
 def finetuned(context: Context, suite: FinetuneSuite) -> Outcome:
     """Scores on examples that neither the training nor its early stopping has seen."""
-    text, pair, label = (suite.columns.get(name) for name in ("text", "pair", "label"))
-    columns = Columns(text, pair, label)
-    train = list(read_examples(suite.task, context.found.path(suite.train), columns))
-    mark = data_mark(train)
-    if suite.dev is None:
-        train, judged = split_examples(train, _HELD_BACK)
-    else:
-        judged = list(read_examples(suite.task, context.found.path(suite.dev), columns))
+    given, judged = read_parts(context, suite)
+    train = _unseen(given, judged)
+    known = len(given) - len(train)
     train, judged = (
         context.some(_some(examples, limit, context.seed), lambda example: repr(replace(example, place="")))
         for examples, limit in ((train, suite.examples), (judged, suite.scored))
     )
     model = context.subject.predictor
-    if fits(model, suite, judged, mark):
-        head = _described(model, suite)
+    if fits(model, suite, judged, data_mark(given)):
+        head = _described(model, suite, given, judged)
         context.progress.say(f"{context.found.name}: only scored, with {head}")
         return replace(score(model, suite, judged), details={HEAD: head})
+    if suite.dev and known:
+        context.progress.say(
+            f"{context.found.name}: {known:,} of {counted(len(given), 'training example')} {LEFT_OUT}"
+        )
+    if not train:
+        raise InputError(
+            f"{context.found.name}: {suite.dev} holds all of {suite.train}: name another file to learn from"
+        )
     settings = suite.settings.suited(model.config).model_copy(
         update={"seed": context.seed, "metric": suite.metric or suite.settings.metric}
     )
@@ -79,7 +84,30 @@ def finetuned(context: Context, suite: FinetuneSuite) -> Outcome:
         "training seconds": result.seconds, "learning rate": settings.lr,
         VALIDATION: round(result.scores[result.metric], 6),
     }  # fmt: skip
+    details |= {LEFT_OUT: known} if suite.dev and known else {}
     return replace(outcome, details=details)
+
+
+def read_parts(context: Context, suite: FinetuneSuite) -> tuple[list[Any], list[Any]]:
+    """All examples of the file to learn from, and those to score on, which may be a part of them."""
+    text, pair, label = (suite.columns.get(name) for name in ("text", "pair", "label"))
+    given, *others = (
+        list(read_examples(suite.task, context.found.path(part), Columns(text, pair, label)))
+        for part in (suite.train, suite.dev)
+        if part is not None
+    )
+    if several := next((one for one in given if isinstance(getattr(one, "target", None), tuple)), None):
+        raise InputError(
+            f"{several.place}: several classes, but a suite scores one for each text:"
+            " unmask finetune classify has scores of several"
+        )
+    return given, others[0] if others else split_examples(given, _HELD_BACK)[1]
+
+
+def _unseen(examples: Sequence[Any], judged: Sequence[Any]) -> list[Any]:
+    """Those that are not judged: some published files to learn from hold the ones to score on."""
+    scored = set(map(read_of, judged))
+    return [example for example in examples if read_of(example) not in scored]
 
 
 def fits(model: Predictor, suite: FinetuneSuite, examples: Sequence[Any], mark: str) -> bool:
@@ -103,13 +131,15 @@ def fits(model: Predictor, suite: FinetuneSuite, examples: Sequence[Any], mark: 
     return model.config.problem == "single" and {str(example.target) for example in examples} <= labels
 
 
-def _described(model: Predictor, suite: FinetuneSuite) -> str:
+def _described(model: Predictor, suite: FinetuneSuite, given: Sequence[Any], judged: Sequence[Any]) -> str:
     """The head that a model came with."""
     if not (isinstance(model, TaskModel) and model.settings.data):
         labels = ", ".join(model.config.labels[:10])
         return "the model's own head; on what it was trained is not known" + f" ({labels})" * bool(labels)
-    seen = "" if suite.dev else ", of which the scored examples are a part: they are not new to it"
-    return f"the model's own head, trained on {suite.train}{seen}"
+    seen = len(judged) - len(_unseen(judged, given))
+    which = "the scored examples" if seen == len(judged) else f"{seen:,} of the scored examples"
+    known = f", of which {which} are a part: they are not new to it" if seen else ""
+    return f"the model's own head, trained on {suite.train}{known}"
 
 
 def score(model: Predictor, suite: FinetuneSuite, examples: Sequence[Any]) -> Outcome:
@@ -140,7 +170,7 @@ def _score_tags(model: Tagger, examples: Sequence[TaggedExample]) -> Outcome:
     from seqeval.metrics.sequence_labeling import get_entities
 
     found = model.tag_words([example.words for example in examples])
-    with_spans = has_spans(tag for example in examples for tag in example.tags)
+    with_spans = has_spans(model.config.labels)  # a few sentences may hold none
     items = []
     for number, (example, labels) in enumerate(zip(examples, found, strict=True)):
         names = [label.name for label in labels]

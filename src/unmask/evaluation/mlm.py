@@ -43,7 +43,7 @@ _HIDDEN = (
 
 def mlm(context: Context, suite: MlmSuite) -> Outcome:
     """Every token's surprise given all the others; and of tokens hidden together, loss and accuracy."""
-    paths = [str(path) for pattern in suite.files for path in context.found.paths(pattern)]
+    paths = [str(path) for _, path in context.files(suite.files)]
     columns = TextColumns(TextConfig(), context.progress, "name the one with the text so")
     found = [text for path in paths for text in passages(path, suite, columns)]
     texts = context.some(_spread(found, suite.limit))

@@ -17,9 +17,8 @@ def minimal_pairs(context: Context, suite: PairsSuite) -> Outcome:
     """How often the good sentence is likelier; ties count as half."""
     groups = () if suite.phenomenon is None else (suite.phenomenon,)
     found = [
-        (place, path.stem, number, row)
-        for pattern in suite.files
-        for path in context.found.paths(pattern)
+        (place, name, number, row)
+        for name, path in context.files(suite.files)
         for number, (place, row) in enumerate(rows(path, (suite.good, suite.bad), groups, groups))
     ]
     asked = context.some(found, lambda one: repr(one[1:]))
@@ -44,9 +43,8 @@ def bias(context: Context, suite: BiasSuite) -> Outcome:
     """How often the stereotype is likelier, by the tokens both sentences share, as CrowS-Pairs scores."""
     columns = (suite.stereotype, suite.antistereotype)
     found = [
-        (place, f"{path.stem}/{number}", row)
-        for pattern in suite.files
-        for path in context.found.paths(pattern)
+        (place, f"{name}/{number}", row)
+        for name, path in context.files(suite.files)
         for number, (place, row) in enumerate(rows(path, columns, (suite.category,)))
     ]
     asked = context.some(found, lambda one: repr(one[1:]))

@@ -205,6 +205,8 @@ class Found:
         """A digest of what is measured: the suite, its data, the seed, and how many items at most."""
         asks = self.suite.model_dump_json(exclude={"about", "source", "licence"})
         asks += "" if sample is None else f" sample {sample}"
+        # Results from before, of models that may have learned from what was scored, are of another question.
+        asks += " unseen" if isinstance(self.suite, FinetuneSuite) else ""
         return digest(asks, str(seed), *map(file_digest, self.inputs()))
 
     def path(self, pattern: str) -> Path:

@@ -17,6 +17,7 @@ from unmask.text.stream import numbered_lines
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 _LINE = 1 << 20
+_BEYOND = 2.0  # no cosine is as large, rounding and all
 Use = tuple[list[str], int]  # words, and which of them is meant
 
 
@@ -96,11 +97,11 @@ def cosines(model: Predictor, uses: Sequence[Use], progress: Progress) -> Floats
 
 def best_threshold(values: Floats, same: Bools) -> tuple[float, float]:
     """The threshold at or above which a cosine means the same sense, and its accuracy."""
-    order = np.argsort(values)
+    kinds, number = np.unique(values, return_inverse=True)  # no threshold parts equal cosines
     # Below place k all are called different, from it on the same.
-    below = np.concatenate([[0], np.cumsum(~same[order])])
-    above = same.sum() - np.concatenate([[0], np.cumsum(same[order])])
+    below = np.concatenate([[0], np.cumsum(np.bincount(number, ~same))])
+    above = same.sum() - np.concatenate([[0], np.cumsum(np.bincount(number, same))])
     place = int(np.argmax(below + above))
-    ordered = np.concatenate([[-np.inf], values[order], [np.inf]])
-    threshold = float(np.clip((ordered[place] + ordered[place + 1]) / 2, -1.0, 1.0))
+    ordered = np.concatenate([[-np.inf], kinds, [np.inf]])
+    threshold = float(np.clip((ordered[place] + ordered[place + 1]) / 2, -1.0, _BEYOND))
     return threshold, float(((values >= threshold) == same).mean())

@@ -66,10 +66,11 @@ class Tagger(TaskModel):
     def scores(
         self, prepared: Sequence[Prepared], words: Sequence[int], progress: Progress = SILENT
     ) -> list[Floats]:
-        """Probabilities (W, C) of every word of each text; of a word without any piece all say `O`."""
+        """Probabilities (W, C) of every word of each text; a word without any piece is `O`, or anything."""
         labels = self.config.labels
-        unseen = np.zeros(len(labels), np.float32)
-        unseen[labels.index("O") if "O" in labels else 0] = 1.0
+        unseen = np.full(len(labels), 1 / len(labels), np.float32)
+        if "O" in labels:
+            unseen = np.array([label == "O" for label in labels], np.float32)
         out = [np.tile(unseen, (count, 1)) for count in words]
         places = [word_rows(each, count) for each, count in zip(prepared, words, strict=True)]
 

@@ -19,7 +19,7 @@ from unmask.predict.predictor import Predictor
 from unmask.predict.tag import Tagger
 from unmask.progress import SILENT, Progress
 from unmask.tasks.columns import USUAL, Columns, TextTask, resolve, text_example
-from unmask.tasks.conll import DOCUMENT, PREFIXED, UNTAGGED, split_line
+from unmask.tasks.conll import DOCUMENT, PREFIXED, UNTAGGED, is_comment, is_header, split_line
 from unmask.tasks.examples import QuestionExample, TaggedExample, TextExample, second_texts
 from unmask.tasks.read import (
     TABLES,
@@ -219,8 +219,8 @@ def _tagged_examples(path: Path) -> Iterator[TaggedExample]:
 def _has_tags(path: Path, labels: Sequence[str]) -> bool:
     """Whether a text file is CoNLL: lines of as many columns each, the last of which is a tag."""
     tags = {"O", *labels, *(label[2:] for label in labels if PREFIXED.match(label))}
-    lines = list(map(split_line, islice(_lines(path), _PEEK)))
-    rows = [row for row in lines if row[0] != DOCUMENT]
+    lines = [split_line(line) for line in islice(_lines(path), _PEEK) if not is_comment(line)]
+    rows = [row for row in lines[is_header(lines[0]) if lines else 0 :] if row[0] != DOCUMENT]
     return bool(lines and not rows) or (
         len(rows) > 1
         and len({len(row) for row in rows}) == 1

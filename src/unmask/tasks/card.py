@@ -46,7 +46,7 @@ def task_card(made: Material, result: FinetuneResult) -> str:
     if settings.replay_text:
         rows["replay"] = f"{settings.replay:.0%} of the steps on plain text"
     if lost := result.forgetting:
-        rows["masked-LM loss on plain text"] = f"{lost.before:.4f} before, {lost.after:.4f} after"
+        rows[f"masked-LM loss on {lost.of}"] = f"{lost.before:.4f} before, {lost.after:.4f} after"
     if result.stopped:
         rows["stopped"] = "before its end, by a signal"
     assert result.baseline is not None

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, dropwhile, islice
 
 from unmask.errors import InputError
 from unmask.tasks.examples import TaggedExample
@@ -13,6 +13,13 @@ DOCUMENT = "-DOCSTART-"
 """The word that stands where a document begins."""
 _LANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z-]{2,9})?|simple):(?!//)")
 _SENTENCES = 20  # of which every word must name the language, so that `re:` or `ftp:` is none
+_COMMENT = re.compile(r"#\s.*=|#(begin|end) document\b")
+"""As `# sent_id = 3`, `# id 7 domain=en` or `#begin document (news);`."""
+_WORDS = ("word", "words", "token", "tokens", "form", "palavra", "palavras")
+_TAGS = (
+    "tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "pos", "pos_tag", "pos_tags", "etiqueta",
+    "etiquetas",
+)  # fmt: skip
 UNTAGGED = "_"
 """What CoNLL-U writes where there is nothing."""
 PREFIXED = re.compile(r"[BIESLU]-.")
@@ -66,11 +73,24 @@ def _is_entity(tag: str) -> bool:
 
 
 def _sentences(source: Source) -> Iterator[list[tuple[int, list[str]]]]:
-    """The columns of each line, with its number, sentence by sentence."""
+    """The columns of each line, with its number, sentence by sentence; comments and a header are no words."""
     for block in conllu.blocks(source):
-        rows = [(number, split_line(line)) for number, line in block]
+        lines = dropwhile(lambda numbered: is_comment(numbered[1]), block)
+        rows = [(number, split_line(line)) for number, line in lines]
+        if rows and rows[0][0] == 1 and is_header(rows[0][1]):
+            rows = rows[1:]
         if words := [(number, row) for number, row in rows if row[0] != DOCUMENT]:
             yield words
+
+
+def is_comment(line: str) -> bool:
+    """Whether a line above a sentence is about it; a sentence may begin with the word `#`."""
+    return _COMMENT.match(line) is not None and not _is_entity(split_line(line)[-1])
+
+
+def is_header(row: Sequence[str]) -> bool:
+    """Whether a row names the columns of words and tags."""
+    return row[0].strip().lower() in _WORDS and row[-1].strip().lower() in _TAGS
 
 
 def split_line(line: str) -> list[str]:

@@ -63,8 +63,8 @@ def second_texts(examples: Sequence[TextExample]) -> list[str] | None:
 
 def count_repeated(valid: Sequence[Example], train: Sequence[Example], progress: Progress) -> int:
     """How many validation examples are among those of the training, label and all; it is told."""
-    known = {_content(example) for example in train}
-    repeated = sum(_content(example) in known for example in valid)
+    known = {(read_of(example), _said_of(example)) for example in train}
+    repeated = sum((read_of(example), _said_of(example)) in known for example in valid)
     if repeated:
         progress.say(
             f"{repeated:,} of {counted(len(valid), 'validation example')} "
@@ -73,11 +73,22 @@ def count_repeated(valid: Sequence[Example], train: Sequence[Example], progress:
     return repeated
 
 
+def read_of(example: Example) -> str:
+    """What a model reads of an example, whatever is to be said of it; a pair is the same either way round."""
+    if isinstance(example, TextExample):
+        return repr(sorted((example.text, example.pair or "")))
+    if isinstance(example, TaggedExample):
+        return repr(tuple(example.words))
+    return repr((example.question, example.context))
+
+
 def data_mark(examples: Sequence[Example]) -> str:
     """The same for the same labelled examples, in any order and from any file."""
-    return digest(*sorted(map(_content, examples)))
+    return digest(*sorted(repr(replace(example, place="")) for example in examples))
 
 
-def _content(example: Example) -> str:
-    """All of an example but where it stands."""
-    return repr(replace(example, place=""))
+def _said_of(example: Example) -> str:
+    """What is to be said of an example."""
+    if isinstance(example, TextExample):
+        return repr(example.target)
+    return repr(tuple(example.tags if isinstance(example, TaggedExample) else example.answers))

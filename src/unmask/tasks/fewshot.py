@@ -17,6 +17,7 @@ from unmask.report import Heading, Part, Table, write_page
 from unmask.target import check_place
 from unmask.tasks.columns import USUAL, Columns
 from unmask.tasks.comparison import Comparison, Trial
+from unmask.tasks.examples import count_repeated
 from unmask.tasks.finetune import Examples, gather, load_examples
 from unmask.tasks.settings import FewshotConfig, FinetuneConfig
 from unmask.train.machine import repeatable
@@ -59,6 +60,8 @@ class FewshotResult:
     trials: tuple[Trial, ...]
     stopped: int | None = None
     """The signal that stopped it; the trials until then are kept."""
+    valid_in_train: int = 0
+    """Validation examples that are in a draw too."""
 
 
 def fewshot(
@@ -79,6 +82,8 @@ def fewshot(
     )
     made = gather("classify", model, training, validation, tuning)
     comparison = Comparison(made, settings, progress)
+    drawn = {number for numbers in comparison.draws.values() for number in numbers}
+    repeated = count_repeated(validation, [training[number] for number in drawn], progress)
     trials: list[Trial] = []
     with repeatable(made.machine), polite_signals() as wish:
         for trial in comparison.run():
@@ -94,6 +99,7 @@ def fewshot(
         commonest=made.kind.baseline(validation).scores[made.metric],
         skipped=comparison.skipped,
         valid_examples=len(validation),
+        valid_in_train=repeated,
         trials=tuple(trials),
         stopped=None if wish.asked_by is None else int(wish.asked_by),
     )
@@ -104,6 +110,14 @@ def fewshot(
 def stopped(result: FewshotResult) -> str:
     """What is said of a comparison that did not come to its end."""
     return f"Stopped after {counted(len(result.trials), 'trial')}: the rest was not measured."
+
+
+def known(result: FewshotResult) -> str:
+    """What is said of a comparison whose draws hold validation examples."""
+    return (
+        f"{result.valid_in_train:,} of {counted(result.valid_examples, 'validation example')} among those"
+        " drawn to learn from: the scores say less of new texts"
+    )
 
 
 def _check_free(out: Path) -> None:
@@ -148,6 +162,7 @@ def _write(out: Path, result: FewshotResult) -> None:
         f"{counted(len(result.labels), 'class')}, {counted(result.valid_examples, 'validation example')}, "
         f"{counted(seeds, 'draw')} of the training examples. "
         f"The commonest class alone scores {result.commonest:.3f}.",
+        *([f"{known(result)}."] if result.valid_in_train else []),
         Table(["examples per class", *columns[1:]], rows),
         curve,
         Heading("The ways"),

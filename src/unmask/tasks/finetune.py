@@ -34,6 +34,7 @@ from unmask.tasks.examples import (
     TextExample,
     count_repeated,
     data_mark,
+    read_of,
     second_texts,
 )
 from unmask.tasks.kinds import Evaluation, TaskKind, hold_out
@@ -126,7 +127,8 @@ def finetune(  # noqa: PLR0913  the last is given by name alone
         made.kind.finish(network)
         if measure is not None:
             with progress.stage("measuring what was forgotten"):
-                result = replace(result, forgetting=measure(network))
+                lost = replace(measure(network), replayed=_replayed(settings))
+            result = replace(result, forgetting=lost)
         if "mlm" in network.heads and not settings.replay_text:
             del network.heads["mlm"]  # it was kept to measure by, and did not learn
         _save(network, Path(out), made, result, runs, evaluation, overwrite)
@@ -247,6 +249,12 @@ def _plain(made: Material, path: str | None, tokens: int) -> PlainText | None:
     return None if path is None else PlainText(path, made.tokenizer, tokens)
 
 
+def _replayed(settings: FinetuneConfig) -> bool:
+    """Whether forgetting is measured on the very text that is replayed."""
+    replayed, measured = settings.replay_text, settings.report_forgetting
+    return bool(replayed and measured) and Path(str(replayed)).samefile(str(measured))
+
+
 def load_examples(task: Task, source: Examples, columns: Columns, progress: Progress = SILENT) -> list[Any]:
     """The examples of a file, or those given; which columns of the file they are is told."""
     if task not in TASKS:
@@ -263,11 +271,15 @@ def file_name(source: Any) -> str | None:
 
 
 def split_examples(examples: Sequence[Any], share: float) -> tuple[list[Any], list[Any]]:
-    """Training examples and those held out: a share of each class, by a hash of the text."""
+    """Training examples and those held out: a share of each class, by a hash of the text.
+
+    A pair and the same pair the other way round are on one side, by the hash of the first.
+    """
+    firsts: dict[str, str] = {}
 
     def text(example: Example) -> str:
         if isinstance(example, TextExample):
-            return f"{example.text}\n{example.pair or ''}"
+            return firsts.setdefault(read_of(example), f"{example.text}\n{example.pair or ''}")
         return " ".join(example.words) if isinstance(example, TaggedExample) else example.context
 
     def labels(example: Example) -> Sequence[str]:

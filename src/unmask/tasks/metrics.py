@@ -16,14 +16,15 @@ Scores = dict[str, float]
 
 
 def classification(truth: Sequence[str], predicted: Sequence[str], labels: Sequence[str]) -> Scores:
-    """Accuracy and macro-F1; of two classes also the second one's F1 and Matthews' correlation."""
+    """Accuracy and macro-F1; of two classes also the second one's F1 and Matthews' correlation.
+
+    The macro-F1 is the mean over the classes that occur on either side, as `unmask evaluate` has it.
+    """
     from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
     scores = {
         "accuracy": float(accuracy_score(truth, predicted)),
-        "macro_f1": float(
-            f1_score(truth, predicted, labels=list(labels), average="macro", zero_division=0.0)
-        ),
+        "macro_f1": float(f1_score(truth, predicted, average="macro", zero_division=0.0)),
     }
     if len(labels) == 2:
         scores["f1"] = float(f1_score(truth, predicted, pos_label=labels[1], zero_division=0.0))
@@ -33,12 +34,15 @@ def classification(truth: Sequence[str], predicted: Sequence[str], labels: Seque
 
 
 def multilabel(truth: NDArray[np.bool_], predicted: NDArray[np.bool_]) -> Scores:
-    """F1 over all decisions and over classes, and the share of texts with every class right."""
+    """F1 over all decisions and over the classes that occur, and the share of texts that are all right."""
     from sklearn.metrics import f1_score
 
+    there = (truth | predicted).any(0)
     return {
         "micro_f1": float(f1_score(truth, predicted, average="micro", zero_division=0.0)),
-        "macro_f1": float(f1_score(truth, predicted, average="macro", zero_division=0.0)),
+        "macro_f1": float(f1_score(truth[:, there], predicted[:, there], average="macro", zero_division=0.0))
+        if there.any()
+        else 0.0,
         "exact": float((truth == predicted).all(1).mean()),
     }
 

@@ -43,6 +43,13 @@ class Forgetting:
     after: float
     predicted: int
     """Tokens that were hidden and predicted, the same ones both times."""
+    replayed: bool = False
+    """The text was replayed in the training, which so learnt what it is asked."""
+
+    @property
+    def of(self) -> str:
+        """In words, which text."""
+        return "the replayed text, which says less of any other" if self.replayed else "plain text"
 
 
 class PlainText:

@@ -33,7 +33,7 @@ def write_report(
         parts.append(Table(["seed", result.metric], [[str(seed), s] for seed, s in result.seeds.items()]))
     if lost := result.forgetting:
         parts.append(
-            f"Masked-LM loss on plain text: {lost.before:.4f} before, {lost.after:.4f} after "
+            f"Masked-LM loss on {lost.of}: {lost.before:.4f} before, {lost.after:.4f} after "
             f"({counted(lost.predicted, 'hidden token')})."
         )
     parts += [Heading("Curves"), *_curves(runs, result.metric)]

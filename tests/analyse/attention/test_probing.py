@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.conftest import Heard
 
 from unmask.analyse.probes import embed_words
 from unmask.analyse.probing import hold_back, probe_label, summary, write_probe
@@ -64,6 +65,17 @@ def test_what_a_word_is_is_read_everywhere_and_so_is_the_control(make_lm: Make, 
     found = probe_label(make_lm(), *hold_back(read_labels(treebank, "Own", 1000)), "Own")
     assert found.layers[0].accuracy == 1
     assert found.layers[0].selectivity < 0.1  # ten words are learned by heart just as well
+
+
+def test_sentences_that_are_learned_from_and_scored_on_are_told(
+    make_lm: Make, treebank: Path, heard: Heard
+) -> None:
+    once = list(dict.fromkeys(read_labels(treebank, "Own", 1000)))
+    lm = make_lm()
+    probe_label(lm, once[:20], once[20:30], "Own", progress=heard)
+    assert not heard.said
+    probe_label(lm, once[:20], once[15:30], "Own", progress=heard)
+    assert heard.said[0].startswith("5 of 15 sentences to score on learned from too")
 
 
 def test_only_labelled_words_are_taken_each_with_its_own_vector(make_lm: Make) -> None:
