@@ -161,7 +161,10 @@ def main() -> None:
         for side, rates in found.items()
     ]
     about = (__doc__ or "").partition("\n\n")[2].replace("\n", " ").strip()
-    note = f"Median of {options.rounds} rounds of {options.steps - WARM} steps after {WARM} others; padding is not counted."
+    note = (
+        f"Median of {options.rounds} rounds of {options.steps - WARM} steps after {WARM} others; "
+        "padding is not counted."
+    )
     head = ["side", "tokens/s", "unmask is faster by"]
     write_result(
         "pretrain-cpu", "Pretraining on the CPU against the Trainer of transformers",
