@@ -110,11 +110,10 @@ def capped(name: str, options: argparse.Namespace, rate: float) -> Path:
 
     suite = read_suite(FOLDER / f"{name}.toml")
     assert isinstance(suite, FinetuneSuite)
-    epochs = options.epochs * TIMES.get(name, 1)
     chosen = {
-        "lr": rate, "epochs": epochs, "batch": options.batch, "length": options.length,
-        "optimiser": options.optimiser,
-    } | ({"patience": 0} if epochs > 2 else {})  # fmt: skip
+        "lr": rate, "epochs": options.epochs * TIMES.get(name, 1), "batch": options.batch,
+        "length": options.length, "patience": 0, "optimiser": options.optimiser,
+    }  # fmt: skip
     examples = options.examples or (QUESTIONS if suite.task == "qa" else EXAMPLES.get(name, OTHERS))
     values = suite.model_dump(exclude_none=True, exclude={"own", "settings"})
     values |= {"examples": examples, "scored": options.scored, "settings": chosen}

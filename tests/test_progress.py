@@ -1,8 +1,9 @@
 """Progress speaks on standard error, with a rate and the time left, and only of long work."""
 
 import pytest
+from tests.conftest import Heard
 
-from unmask.progress import SILENT, Console, _BarStage, _PlainStage, counted, duration
+from unmask.progress import SILENT, Console, _BarStage, _PlainStage, counted, duration, held
 
 
 def test_silent_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -11,6 +12,17 @@ def test_silent_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
         stage.note("x")
     SILENT.say("hello")
     assert capsys.readouterr() == ("", "")
+
+
+def test_remarks_wait_and_are_not_said_of_what_is_refused(heard: Heard) -> None:
+    with held(heard) as told, told.stage("work"):
+        told.say("first")
+        assert (heard.stages, heard.said) == (["work"], [])
+    told.say("second")
+    with pytest.raises(ValueError, match="refused"), held(heard) as told:
+        told.say("third")
+        raise ValueError("refused")
+    assert heard.said == ["first", "second"]
 
 
 def test_short_work_is_not_announced(capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,6 +37,39 @@ class Stage:
 
 
 SILENT = Progress()
+
+
+class _Held(Progress):
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._remarks: list[str] | None = []
+
+    @contextmanager
+    def stage(self, label: str, total: float | None = None, unit: str = "") -> Iterator["Stage"]:
+        with self._progress.stage(label, total, unit) as stage:
+            yield stage
+
+    def say(self, message: str) -> None:
+        if self._remarks is None:
+            self._progress.say(message)
+        else:
+            self._remarks.append(message)
+
+    def release(self) -> None:
+        """Say what was held, and from here on all at once."""
+        remarks, self._remarks = self._remarks or [], None
+        for remark in remarks:
+            self._progress.say(remark)
+
+
+@contextmanager
+def held(progress: Progress) -> Iterator[Progress]:
+    """Progress whose remarks wait for the end of the block: what is refused in it is told alone."""
+    later = _Held(progress)
+    yield later
+    later.release()
+
+
 _UNKNOWN = "-:--:--"  # the time that is left
 
 

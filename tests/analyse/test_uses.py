@@ -167,6 +167,8 @@ def test_the_command(folder: Path) -> None:
     ):
         with pytest.raises(UserError, match=says):
             run(*arguments)
+    refused = ["analyse", "uses", "banco", *BENCHES, "--layer", "9", "-m", str(folder)]
+    assert CliRunner().invoke(app, refused).output == ""  # no word of the two uses in the last text
 
 
 def test_a_page_is_cut_to_what_is_read_at_a_glance() -> None:

@@ -19,6 +19,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
+from tests.conftest import Heard
 
 from unmask.errors import ConfigError, InputError, ModelError, OutputError
 from unmask.predict import MaskedLM, bulk, load, parts
@@ -314,6 +315,13 @@ def test_what_cannot_be_done(
     with pytest.raises((OutputError, ConfigError, InputError), match=says):
         embed_file(lm, file, tmp_path / name, settings, fit=fit)
     assert not (tmp_path / name).exists()
+
+
+def test_a_column_is_not_told_of_what_is_refused(lm: MaskedLM, tmp_path: Path, heard: Heard) -> None:
+    (tmp_path / "a.csv").write_text("frase\num gato\n", "utf-8")
+    with pytest.raises(InputError, match="no layer 9"):
+        embed_file(lm, tmp_path / "a.csv", tmp_path / "a.npy", EmbedSettings(layer=9), progress=heard)
+    assert heard.said == []
 
 
 def test_what_cannot_be_read(lm: MaskedLM, file: Path, tmp_path: Path) -> None:

@@ -604,7 +604,7 @@ def test_vectors_are_no_labels(tmp_path: Path, tokenizer: Tokenizer, heads: tupl
 
 @pytest.mark.parametrize("heads", [("nsp",), ("mlm", "sop")])
 def test_whether_texts_follow_each_other(
-    tmp_path: Path, tokenizer: Tokenizer, heads: tuple[str, ...]
+    tmp_path: Path, tokenizer: Tokenizer, heads: tuple[str, ...], heard: Heard
 ) -> None:
     model = Model(network(tokenizer, "mlm").config, heads, torch.Generator().manual_seed(2))
     save_model(model, tmp_path / "model", tokenizer)
@@ -635,7 +635,8 @@ def test_whether_texts_follow_each_other(
     }  # fmt: skip
     (tmp_path / "in.txt").write_text("bom\n")
     with pytest.raises(InputError, match="this model judges pairs: give a table"):
-        predict_file(lm, tmp_path / "in.txt", tmp_path / "new.csv")
+        predict_file(lm, tmp_path / "in.txt", tmp_path / "new.csv", progress=heard)
+    assert heard.said == []
     (tmp_path / "single.csv").write_text("text\nbom\n")
     with pytest.raises(InputError, match="which column holds the pair"):
         predict_file(lm, tmp_path / "single.csv", tmp_path / "new.csv")

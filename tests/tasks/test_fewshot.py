@@ -247,8 +247,10 @@ def test_pairs(tmp_path: Path, base: Path) -> None:
     ],
 )
 def test_mistakes_are_one_line(tmp_path: Path, base: Path, values: dict[str, Any], message: str) -> None:
+    watch = Heard()
     with pytest.raises(UserError, match=message):
-        fewshot(base, TRAIN, VALID, tmp_path / "out", quick(**values))
+        fewshot(base, TRAIN, VALID, tmp_path / "out", quick(**{"sizes": (4, 900)} | values), progress=watch)
+    assert not watch.said or "diverged" in message  # nothing but the refusal
     assert not (tmp_path / "out").exists()
 
 

@@ -318,6 +318,18 @@ def test_what_takes_long_is_shown(tmp_path: Path, base: Path, fast: FinetuneConf
     assert heard.stages == ["reading", "encoding", "fine-tuning", "scoring"]
 
 
+def test_a_refusal_stands_alone(tmp_path: Path, base: Path, heard: Heard) -> None:
+    lines = [json.dumps({"review": one.text, "label": one.target}) for one in reviews()]
+    (tmp_path / "reviews.jsonl").write_text("\n".join(lines), "utf-8")
+    for settings in ({"layers": 99}, {"length": 99_999}, {"metric": "bleu"}):
+        with pytest.raises(ConfigError):
+            finetune(
+                "classify", base, tmp_path / "reviews.jsonl", None, tmp_path / "out",
+                FinetuneConfig(**settings), progress=heard,
+            )  # fmt: skip
+    assert heard.said == []
+
+
 def test_the_last_line_shows_the_best_score(tmp_path: Path, base: Path, fast: FinetuneConfig) -> None:
     watch, settings = Notes(), fast.model_copy(update={"epochs": 1})
     result = finetune("classify", base, reviews(), out=tmp_path / "out", settings=settings, progress=watch)

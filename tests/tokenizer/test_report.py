@@ -148,6 +148,12 @@ def test_what_the_command_refuses(corpus: Path, tmp_path: Path) -> None:
     assert "-o DIR" in str(wrong.exception)
     both = ["tokenizer", str(corpus), "--extend", "a", "--report", "b"]
     assert isinstance(runner.invoke(app, both).exception, ConfigError)
+    (tmp_path / "vocab").mkdir()
+    (tmp_path / "vocab" / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
+    for given in (["-o", str(tmp_path / "o"), "--kind", "bpe"], []):
+        alone = runner.invoke(app, ["tokenizer", str(corpus), "--extend", str(tmp_path / "vocab"), *given])
+        assert isinstance(alone.exception, ConfigError)
+        assert alone.output == ""  # no word of a casing that is guessed
     itself = ["tokenizer", str(corpus), "--extend", str(tmp_path), "-o", str(tmp_path)]
     assert "start from" in str(runner.invoke(app, itself).exception)
     taken = runner.invoke(app, ["tokenizer", str(corpus), "-o", str(tmp_path), "-q"])

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.conftest import Heard
 from tests.train.conftest import final_weights, identical, rows, stopped_at
 
 from unmask.checkpoint import load_model
@@ -312,8 +313,22 @@ def test_the_best_weights_that_are_gone_are_no_model(small: Make, shards: Path, 
 def test_patience_without_validation_text_is_refused(small: Make, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("O padeiro saiu cedo de casa.\n", "utf-8")
     recipe = small("train.patience=2", "tokenizer.vocab_size=28")
+    heard = Heard()
     with pytest.raises(ConfigError, match="there is no validation text: leave it out"):
-        pretrain(recipe, tmp_path / "run", Start(find_sources([str(tmp_path / "a.txt")])))
+        pretrain(recipe, tmp_path / "run", Start(find_sources([str(tmp_path / "a.txt")])), progress=heard)
+    assert heard.said == []
+
+
+def test_a_run_that_is_refused_does_not_begin(small: Make, shards: Path, tmp_path: Path) -> None:
+    heard, start = Heard(), Start(data=shards)
+    refused = small("model.qk_norm=true", "model.vocab_size=999")
+    with pytest.raises(ModelError, match="cannot express model.qk_norm"):
+        pretrain(refused, tmp_path / "run", start, resume=True, progress=heard)
+    assert heard.said == []
+    allowed = small("model.vocab_size=999", "train.steps=1")
+    pretrain(allowed, tmp_path / "run", start, resume=True, progress=heard)
+    assert "model.vocab_size = 999 is not used" in heard.said[0]
+    assert heard.said[1] == f"{tmp_path / 'run'} holds no checkpoint yet: the run begins"
 
 
 def test_the_command_says_what_ended_a_run(shards: Path, tmp_path: Path) -> None:

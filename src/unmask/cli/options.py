@@ -123,22 +123,30 @@ def check_no_file(text: str, remedy: str) -> None:
 
 def load_model(folder: str, quiet: bool = False) -> "Predictor":
     """The model to use; what did not fit when it was read is said once, on standard error."""
+    model = _loaded(folder)
+    _tell(model, quiet)
+    return model
+
+
+def _loaded(folder: str) -> "Predictor":
     from unmask.predict.folders import find_folder
 
     find_folder(folder)  # before torch is loaded, which takes seconds
     from unmask.predict import load
 
-    model = load(folder)
+    return load(folder)
+
+
+def _tell(model: "Predictor", quiet: bool) -> None:
     if model.report:
         progress(quiet).say(str(model.report))
-    return model
 
 
 def load_language_model(folder: str, quiet: bool = False) -> "MaskedLM":
     """The model to use, if it is a language model."""
     from unmask.errors import ModelError
 
-    model = load_model(folder, quiet)
+    model = _loaded(folder)
     from unmask.predict import MaskedLM
 
     if not isinstance(model, MaskedLM):
@@ -146,6 +154,7 @@ def load_language_model(folder: str, quiet: bool = False) -> "MaskedLM":
             f"{folder} holds a {type(model).__name__.lower()}, not a language model: "
             "name the folder it was fine-tuned from, or another of unmask pretrain"
         )
+    _tell(model, quiet)
     return model
 
 

@@ -87,12 +87,15 @@ def tokenizer(
     from unmask.config import check_changes, load_recipe
     from unmask.errors import ConfigError, OutputError
     from unmask.predict.folders import find_tokenizer
+    from unmask.progress import held
     from unmask.text import find_sources
     from unmask.tokenizer import Tokenizer
     from unmask.tokenizer.build import build_tokenizer, check_free, measure_tokenizer
 
     if extend and report:
         raise ConfigError("give --extend or --report, not both")
+    if not (out or report):
+        raise ConfigError("say where to write the tokenizer: -o DIR")
     if extend and out and extend.resolve() == out.resolve():
         raise OutputError(f"{out} is the tokenizer to start from: write the new one to another folder")
     own = {"kind": kind, "vocab_size": vocab_size, "lowercase": lowercase, "strip_accents": strip_accents}
@@ -102,19 +105,19 @@ def tokenizer(
     if not extend:
         refuse_without({"--add": add}, "--extend")
     show, words = progress(quiet), word or ()
-    loaded = Tokenizer.load(find_tokenizer(given), show) if (given := extend or report) else None
-    if loaded:
-        unread = recipe if recipe and "text" not in load_recipe(recipe).model_fields_set else None
-        _refuse_training(asked, unread, loaded, vocab_size if extend else None, bool(extend))
-    if out:
-        check_free(out, overwrite)
+    with held(show) as told:
+        loaded = Tokenizer.load(find_tokenizer(given), told) if (given := extend or report) else None
+        if loaded:
+            unread = recipe if recipe and "text" not in load_recipe(recipe).model_fields_set else None
+            _refuse_training(asked, unread, loaded, vocab_size if extend else None, bool(extend))
+        if out:
+            check_free(out, overwrite)
     if loaded and report:
         result = measure_tokenizer(loaded, find_sources(texts, out), settings.text, words, show)
         if out:
             result.save(out)
-    elif not out:
-        raise ConfigError("say where to write the tokenizer: -o DIR")
     else:
+        assert out is not None
         base = (loaded, add or _ADDED) if loaded else None
         result = build_tokenizer(find_sources(texts, out), out, settings, base, words, show)
     if json_:

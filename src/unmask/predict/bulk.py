@@ -28,7 +28,7 @@ from unmask.predict.predictor import Predictor
 from unmask.predict.standardise import METHODS, Method, Standardiser
 from unmask.predict.vectorfile import write_vectors
 from unmask.processes import folder_lock, ray_cluster, run_on_ray
-from unmask.progress import SILENT, Progress
+from unmask.progress import SILENT, Progress, held
 from unmask.text.sources import Source
 
 DEFAULTS = EmbedSettings()
@@ -61,8 +61,11 @@ def embed_file(
     start, out = time.monotonic(), Path(out)
     settings = checked(out, settings, fit)
     source = one_source(str(file))
-    state, column = source.state(), chosen_column(source, column, progress)
-    with _work(out, _plan(model, source, settings, column)) as parts:
+    state = source.state()
+    with held(progress) as told:
+        column = chosen_column(source, column, told)
+        plan = _plan(model, source, settings, column)
+    with _work(out, plan) as parts:
         paths, kept = _make(model, source, settings, column, parts, lambda number: True, progress)
         if source.state() != state:
             raise InputError(f"{source} changed while it was read: run the same command when it is complete")
@@ -93,8 +96,10 @@ def embed_on_ray(
     source, place = one_source(str(file)), Path(out).absolute()
     source = replace(source, path=source.path and source.path.absolute())
     where = str(Path(folder).absolute()) if Path(folder).exists() else str(folder)
-    model, column = load(folder, "cpu"), chosen_column(source, column, progress)
-    plan = _plan(model, source, settings, column)
+    model = load(folder, "cpu")
+    with held(progress) as told:
+        column = chosen_column(source, column, told)
+        plan = _plan(model, source, settings, column)
     with _work(place, plan, keep=True) as parts, ray_cluster(address) as cores:
         count = SHARES_PER_CORE * cores
         share = partial(_share, where, source, settings, column, parts)

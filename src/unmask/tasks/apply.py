@@ -17,7 +17,7 @@ from unmask.predict.masked import MaskedLM
 from unmask.predict.onnx import OnnxModel
 from unmask.predict.predictor import Predictor
 from unmask.predict.tag import Tagger
-from unmask.progress import SILENT, Progress
+from unmask.progress import SILENT, Progress, held
 from unmask.tasks.columns import USUAL, Columns, TextTask, resolve, text_example
 from unmask.tasks.conll import DOCUMENT, PREFIXED, UNTAGGED, is_comment, is_header, split_line
 from unmask.tasks.examples import QuestionExample, TaggedExample, TextExample, second_texts
@@ -57,10 +57,11 @@ def predict_file(
     if out.suffix not in _OUTPUTS:
         raise OutputError(f"{out}: predictions are written as {' '.join(_OUTPUTS)} (for tags of words)")
     check_new(out)
-    predicted = predictions(model, path, columns, progress)
-    first = next(predicted, None)  # what cannot be read is told before anything is written
-    if first is None:
-        raise nothing_in(Source(path, path.name), "row")
+    with held(progress) as told:
+        predicted = predictions(model, path, columns, told)
+        first = next(predicted, None)  # what cannot be read is told before anything is written
+        if first is None:
+            raise nothing_in(Source(path, path.name), "row")
     count, names = 0, list(_flat(first))
     at_first = len(names)
     with progress.stage("predicting", None, "rows") as stage, atomic_path(out) as temporary:

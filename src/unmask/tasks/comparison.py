@@ -67,9 +67,9 @@ class Comparison:
         self.draws = self._draw()
         self.skipped: dict[str, str] = {}
         self.prompt: Prompt | None = None
+        self._words: list[int] = []
         self._stage = Stage()
         asked = settings.methods or METHODS
-        # The cloze is always first: a word that does not do is told before any training.
         self.methods = [method for method in METHODS if method in asked and self._possible(method)]
         if not self.methods:
             raise ConfigError("nothing to compare: " + "; ".join(self.skipped.values()))
@@ -131,6 +131,8 @@ class Comparison:
             return self._skip(f"no cloze: {self.made.folder} {which}", False)
         pairs = any(example.pair is not None for example in self.made.train)
         self.prompt = make_prompt(settings.prompt, settings.words, self.kind.labels, pairs)
+        text = self.prompt.texts(self.made.valid[:1], self.made.tokenizer, self._length)
+        self._words = word_ids(Cloze(MaskedLM(model, self.made.tokenizer), text), self.prompt.words)
         return True
 
     def _skip(self, reason: str, asked: bool) -> bool:
@@ -140,6 +142,11 @@ class Comparison:
         self.progress.say(reason)
         return False
 
+    @property
+    def _length(self) -> int:
+        assert self.made.task.length is not None
+        return self.made.task.length
+
     def _trial(self, method: str, size: int, seed: int, predicted: Sequence[str]) -> Trial:
         return Trial(method, size, seed, metrics.classification(self.truth, predicted, self.kind.labels))
 
@@ -147,18 +154,16 @@ class Comparison:
         """The words without any example, then trained with adapters."""
         made, prompt, labels = self.made, self.prompt, self.kind.labels
         assert prompt is not None
-        assert made.task.length is not None
-        texts = prompt.texts(made.valid, made.tokenizer, made.task.length)
+        texts = prompt.texts(made.valid, made.tokenizer, self._length)
         lm = MaskedLM(self._masked(0), made.tokenizer)
-        words = word_ids(Cloze(lm, texts[:1]), prompt.words)
         yield self._trial("cloze", 0, self.settings.seed, self._named(choose_words(lm, texts, prompt.words)))
         for (size, seed), numbers in self.draws.items():
             model = self._masked(seed)
             lm = MaskedLM(model, made.tokenizer)
             drawn = [made.train[number] for number in numbers]
-            cloze = Cloze(lm, prompt.texts(drawn, made.tokenizer, made.task.length))
+            cloze = Cloze(lm, prompt.texts(drawn, made.tokenizer, self._length))
             items = cloze_items(cloze, [labels.index(example.target) for example in drawn])
-            with judged(self._train(model, items, ClozeLoss(words), seed), _RATE):
+            with judged(self._train(model, items, ClozeLoss(self._words), seed), _RATE):
                 chosen = self._named(choose_words(lm, texts, prompt.words))
             yield self._trial("cloze", size, seed, chosen)
 

@@ -21,7 +21,7 @@ from unmask.model.published import read_config
 from unmask.predict.folders import find_folder
 from unmask.predict.predictor import Predictor
 from unmask.predict.sentence import SentenceSettings, read_sentence_settings, write_sentence_settings
-from unmask.progress import SILENT, Progress, counted
+from unmask.progress import SILENT, Progress, counted, held
 from unmask.report import Cell, Part, Table, write_page
 from unmask.runs import Metrics
 from unmask.target import check_room, check_target
@@ -100,8 +100,9 @@ def finetune_embed(
     pairs = [] if valid is None else _loaded(valid, columns)
     if valid is not None and contrast_of(pairs) != "scores":
         raise InputError("validation takes two texts and a score in each row: name the column of the score")
-    repeated = count_repeated(pairs, examples, progress)
-    training = _Training(folder, examples, pairs, settings, progress)
+    with held(progress) as told:
+        repeated = count_repeated(pairs, examples, told)
+        training = _Training(folder, examples, pairs, settings, told)
     check_room(Path(out), 4 * parameter_count(training.model))
     with repeatable(training.machine), polite_signals() as wish:
         try:

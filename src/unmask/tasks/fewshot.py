@@ -12,7 +12,7 @@ from pathlib import Path
 from unmask.charts import Chart, lines
 from unmask.errors import OutputError
 from unmask.files import write_atomic, write_json
-from unmask.progress import SILENT, Progress, counted
+from unmask.progress import SILENT, Progress, counted, held
 from unmask.report import Heading, Part, Table, write_page
 from unmask.target import check_place
 from unmask.tasks.columns import USUAL, Columns
@@ -75,15 +75,16 @@ def fewshot(
 ) -> FewshotResult:
     """Compare ways to classify with few examples; write results.json, curve.svg and report.html."""
     _check_free(Path(out))
-    training = load_examples("classify", train, columns, progress)
-    validation = load_examples("classify", valid, columns)
     tuning = FinetuneConfig(
         lr=settings.lr, batch=settings.batch, lora=settings.lora, length=settings.length, seed=settings.seed
     )
-    made = gather("classify", model, training, validation, tuning)
-    comparison = Comparison(made, settings, progress)
-    drawn = {number for numbers in comparison.draws.values() for number in numbers}
-    repeated = count_repeated(validation, [training[number] for number in drawn], progress)
+    with held(progress) as told:
+        training = load_examples("classify", train, columns, told)
+        validation = load_examples("classify", valid, columns)
+        made = gather("classify", model, training, validation, tuning)
+        comparison = Comparison(made, settings, told)
+        drawn = {number for numbers in comparison.draws.values() for number in numbers}
+        repeated = count_repeated(validation, [training[number] for number in drawn], told)
     trials: list[Trial] = []
     with repeatable(made.machine), polite_signals() as wish:
         for trial in comparison.run():

@@ -21,7 +21,7 @@ from unmask.predict.classify import Classifier
 from unmask.predict.folders import find_folder
 from unmask.predict.settings import TaskSettings
 from unmask.predict.tasks import TaskModel
-from unmask.progress import SILENT, Progress, counted
+from unmask.progress import SILENT, Progress, counted, held
 from unmask.runs import Metrics
 from unmask.target import check_room, check_target
 from unmask.tasks.batches import Item, TaskFeed
@@ -86,29 +86,30 @@ def finetune(  # noqa: PLR0913  the last is given by name alone
         raise ConfigError(" ".join(found))
     texts = (settings.replay_text, settings.report_forgetting)
     check_target(Path(out), overwrite, (find_folder(model), train, valid, *texts))
-    training = load_examples(task, train, columns, progress)
-    if not training:
-        raise InputError("there is no example to learn from")
-    mark = data_mark(training)
-    if valid is None:
-        examples = training
-        training, validation = split_examples(examples, settings.valid)
-        progress.say(
-            f"no validation file: {len(validation):,} of {counted(len(examples), 'example')} held out,"
-            " by a hash of their text"
-        )
-    else:
-        validation = load_examples(task, valid, columns)
-    repeated = count_repeated(validation, training, progress)
-    made = gather(task, model, training, validation, settings)
-    made = replace(made, task=replace(made.task, data=mark))
-    if file_name(train) is not None and isinstance(made.kind, Classes | Numbers):
-        text, pair = columns.templates
-        made = replace(made, task=replace(made.task, text_template=text, pair_template=pair))
-    if not validation:
-        raise InputError("there is no example to validate on")
-    if unseen := [name for name in columns.labels if name not in made.kind.changes["labels"]]:
-        progress.say(f"no training example has the label {', '.join(unseen)}: the model will not know it")
+    with held(progress) as told:
+        training = load_examples(task, train, columns, told)
+        if not training:
+            raise InputError("there is no example to learn from")
+        mark = data_mark(training)
+        if valid is None:
+            examples = training
+            training, validation = split_examples(examples, settings.valid)
+            told.say(
+                f"no validation file: {len(validation):,} of {counted(len(examples), 'example')} held out,"
+                " by a hash of their text"
+            )
+        else:
+            validation = load_examples(task, valid, columns)
+        repeated = count_repeated(validation, training, told)
+        made = gather(task, model, training, validation, settings)
+        made = replace(made, task=replace(made.task, data=mark))
+        if file_name(train) is not None and isinstance(made.kind, Classes | Numbers):
+            text, pair = columns.templates
+            made = replace(made, task=replace(made.task, text_template=text, pair_template=pair))
+        if not validation:
+            raise InputError("there is no example to validate on")
+        if unseen := [name for name in columns.labels if name not in made.kind.changes["labels"]]:
+            told.say(f"no training example has the label {', '.join(unseen)}: the model will not know it")
     with repeatable(made.machine), polite_signals() as wish:
         known = _plain(made, settings.report_forgetting, MEASURED)
         measure = None if known is None else Measure(made.folder, known, settings.seed, made.machine)

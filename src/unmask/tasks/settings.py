@@ -143,7 +143,10 @@ _FINETUNE_NEEDS: Needs[FinetuneConfig] = {
     "lora_matrices": ("with lora", lambda one: one.lora),
     "layer_decay": ("with blocks that are trained, so not with layers=0", lambda one: one.layers != 0),
     "replay": ("with replay_text", lambda one: one.replay_text),
-    "patience": ("with epochs=3 or more, as the first is always the best so far", lambda one: one.epochs > 2),
+    "patience": (
+        "with epochs=3 or more, as the first is always the best so far",
+        lambda one: one.epochs > 2 or not one.patience,
+    ),
 }
 
 

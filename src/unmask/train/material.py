@@ -76,6 +76,7 @@ def gather(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT)
             if _begun(run):
                 raise _other_text(run) from error  # no advice to delete what the run needs
             raise
+    remark = ""
     if base and start.base:
         _check_extends(Tokenizer.load(start.base), tokenizer, start.base)
         model = base.model_copy(update={"vocab_size": max(base.vocab_size, tokenizer.vocab_size)})
@@ -83,12 +84,14 @@ def gather(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT)
         model = _fitted(recipe.model, tokenizer)
         asked = recipe.model.vocab_size
         if "vocab_size" in recipe.model.model_fields_set and asked != model.vocab_size:
-            progress.say(
+            remark = (
                 f"model.vocab_size = {asked:,} is not used: the vocabulary has {model.vocab_size:,} entries "
                 "(tokenizer.vocab_size says how many a new one gets)"
             )
     recipe = recipe.model_copy(update={"model": model})
     write_config(model, choose_architecture(model, Objectives(recipe).heads)[0])  # better now than at the end
+    if remark:
+        progress.say(remark)
     return Material(recipe, Corpus.open(folder), tokenizer, start.base, teachers)
 
 

@@ -105,8 +105,10 @@ def pretrain(
                 _check_folder(run, resume)  # another may have been here meanwhile
                 _begin(run)
             if resume:
-                _check_begun(run, recipe, progress)
+                _check_begun(run, recipe)
             material = gather(recipe, run, start, progress)
+            if resume and not checkpoints(run / "checkpoints"):
+                progress.say(f"{run} holds no checkpoint yet: the run begins")
         _check_same_everywhere(material)
         machine = Machine.choose(recipe.train)
         with repeatable(machine):
@@ -125,8 +127,7 @@ def dry_run(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT
             _check_folder(run, resume=True)
             if parallel.rank() == 0:
                 held.enter_context(_alone(run))
-            if checkpoints(run / "checkpoints"):
-                _check_begun(run, recipe, progress)
+            _check_begun(run, recipe)
             material = gather(recipe, run, start, progress)
         machine = Machine.choose(recipe.train)
         with repeatable(machine):
@@ -167,14 +168,15 @@ class Pretraining:
 
     def _make_validation(self) -> tuple[Validator, Clozes] | None:
         corpus, recipe = Corpus.open(self._material.corpus.folder, "valid"), self._material.recipe
+        begun = bool(checkpoints(self._run / "checkpoints"))  # by an earlier version, which allowed it
+        if not corpus.token_count and recipe.train.patience and not begun:
+            raise ConfigError(
+                "train.patience waits for validations, and there is no validation text: leave it out, "
+                "or prepare the text with some (prepare.valid)"
+            )
         if remark := without_validation(corpus.manifest):
             self._progress.say(remark)
         if not corpus.token_count:
-            if recipe.train.patience and not checkpoints(self._run / "checkpoints"):  # it was allowed once
-                raise ConfigError(
-                    "train.patience waits for validations, and there is no validation text: leave it out, "
-                    "or prepare the text with some (prepare.valid)"
-                )
             return None
         with self._progress.stage("counting tokens"):
             counts = token_counts(self._material.corpus)
@@ -493,11 +495,9 @@ def _begin(run: Path) -> None:
         (run / PLAN).unlink(missing_ok=True)  # of a run that was killed before its first checkpoint
 
 
-def _check_begun(run: Path, recipe: Recipe, progress: Progress) -> None:
+def _check_begun(run: Path, recipe: Recipe) -> None:
     """Compare with the settings of the run that goes on, before its text is prepared with others."""
-    if not checkpoints(run / "checkpoints"):
-        progress.say(f"{run} holds no checkpoint yet: the run begins")
-    elif (run / RECIPE).is_file():
+    if checkpoints(run / "checkpoints") and (run / RECIPE).is_file():
         old = load_recipe(run / RECIPE)
         _check_same_recipe(old.model_dump(mode="json"), recipe.model_copy(update={"model": old.model}))
 

@@ -94,20 +94,24 @@ def senses(
 ) -> None:
     """Group the uses of a word into senses, name them by what fits in its place, tell those of new texts."""
     from unmask.cli.embed import read_layer
+    from unmask.progress import held
     from unmask.tasks.columns import Columns
 
     for word in words:
         check_no_file(word, "not a word: repeat --text for every file")
     _check(words, labelled, {"--text": text, "--senses": count, "--limit": limit})
-    told = progress(quiet)
     chosen = read_layer(layer)
     new = None if predict is None else _texts(predict)
     if labelled is None:
         refuse_without({"--text-column": text_column, "--label-column": label_column}, "--labelled")
-        uses, labels = _uses(words, text or (), plural, limit or _LIMIT, seed, told), list[str]()
-    else:
-        uses, labels = _labelled(words[0], labelled, plural, Columns(text_column, None, label_column), told)
-    loaded = load_model(model, quiet)
+    with held(progress(quiet)) as told:
+        if labelled is None:
+            uses, labels = _uses(words, text or (), plural, limit or _LIMIT, seed, told), list[str]()
+        else:
+            columns = Columns(text_column, None, label_column)
+            uses, labels = _labelled(words[0], labelled, plural, columns, told)
+        loaded = load_model(model, quiet)
+        loaded.check_layer(chosen, ("last4",))
     from unmask.analyse.senses import disambiguate, find_senses, learn_senses
     from unmask.analyse.senses_page import all_plain, write_senses
     from unmask.analyse.uses import find_uses, forms_of

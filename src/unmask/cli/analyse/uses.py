@@ -41,11 +41,13 @@ def uses(
     from unmask.analyse.uses import compare_uses, first_uses, in_context
     from unmask.cli.embed import read_layer
     from unmask.predict.standardise import Standardiser
+    from unmask.progress import held
 
     chosen = read_layer(layer)
     fitted = Standardiser.load(standardise) if standardise else None
-    found = first_uses(word, texts, plural, progress(quiet))
-    cosines = compare_uses(load_model(model, quiet), found, chosen, fitted).tolist()
+    with held(progress(quiet)) as told:
+        found = first_uses(word, texts, plural, told)
+        cosines = compare_uses(load_model(model, quiet), found, chosen, fitted).tolist()
     if json_:
         print_json({"word": word, "layer": chosen, "uses": list(map(asdict, found)), "cosines": cosines})
         return
