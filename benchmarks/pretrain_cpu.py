@@ -126,7 +126,7 @@ def trainer(shards: Path, kind: str, precision: str, steps: int) -> list[float]:
             disable_tqdm=True, remove_unused_columns=False,
         )  # fmt: skip
         Trainer(BertForMaskedLM(config), options, counted, rows, callbacks=[Watch()]).train()
-    seconds = [after - before for before, after in itertools.batched(times, 2)]
+    seconds = [after - before for before, after in zip(times[::2], times[1::2], strict=True)]
     return [count / each for count, each in zip(counts, seconds, strict=False)]
 
 
