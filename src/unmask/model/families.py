@@ -122,6 +122,7 @@ _BERT_BLOCK = {
 }
 _BERT_QKV = ("attention.self.query", "attention.self.key", "attention.self.value")
 _POOLER = {"dense": "pooler.dense"}
+_TOKEN_HEADS = {"tag": {"linear": "classifier"}, "answer": {"linear": "qa_outputs"}}
 _BERT_HEADS = {
     "mlm": {
         "transform.dense": "cls.predictions.transform.dense",
@@ -132,9 +133,7 @@ _BERT_HEADS = {
     "pooler": _POOLER,
     "nsp": {"weight": "cls.seq_relationship.weight", "bias": "cls.seq_relationship.bias"},
     "classify": {"linear": "classifier"},
-    "tag": {"linear": "classifier"},
-    "answer": {"linear": "qa_outputs"},
-}
+} | _TOKEN_HEADS
 _ROBERTA_HEADS = {
     "mlm": {
         "transform.dense": "lm_head.dense",
@@ -144,9 +143,7 @@ _ROBERTA_HEADS = {
     },
     "pooler": _POOLER,
     "classify": {"dense": "classifier.dense", "linear": "classifier.out_proj"},
-    "tag": {"linear": "classifier"},
-    "answer": {"linear": "qa_outputs"},
-}
+} | _TOKEN_HEADS
 _DISTIL_HEADS = {
     "mlm": {
         "transform.dense": "vocab_transform",
@@ -155,9 +152,7 @@ _DISTIL_HEADS = {
         "bias": "vocab_projector.bias",
     },
     "classify": {"dense": "pre_classifier", "linear": "classifier"},
-    "tag": {"linear": "classifier"},
-    "answer": {"linear": "qa_outputs"},
-}
+} | _TOKEN_HEADS
 _MODERN_ENCODER = {
     "embeddings.tokens": "embeddings.tok_embeddings",
     "embeddings.norm": "embeddings.norm",
