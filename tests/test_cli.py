@@ -51,6 +51,27 @@ def test_version() -> None:
     assert run("--version").stdout == f"unmask {unmask.__version__}\n"
 
 
+def test_tables_are_whole_and_as_they_stand_there(folder: Path) -> None:
+    narrow, words = {**os.environ, "COLUMNS": "30"}, ["[/]", "x[bold]y", "n" * 80]
+    shown = run("corpus", "shards", cwd=folder, env=narrow)
+    assert shown.returncode == 0, shown.stderr
+    assert "…" not in shown.stdout
+    asked = [part for word in words for part in ("--word", word)]
+    shown = run("tokenizer", "--report", "vocab", "a.txt", "-q", *asked, cwd=folder, env=narrow)
+    assert shown.returncode == 0, shown.stderr
+    assert all(f" {word} " in shown.stdout for word in words)
+
+
+def test_languages_of_which_nothing_is_for_training(folder: Path) -> None:
+    aside = ["--set", "prepare.valid=0.999", "--set", "prepare.test=0"]
+    (folder / "c.txt").write_text("The ship came in.", "utf-8")
+    (folder / "d.txt").write_text("O barco chegou.", "utf-8")
+    made = run("prepare", "en=c.txt", "pt=d.txt", "-t", "vocab", "-o", "aside", "-q", *aside, cwd=folder)
+    assert made.returncode == 0, made.stderr
+    shown = run("corpus", "aside", cwd=folder)
+    assert (shown.returncode, shown.stderr) == (0, "")
+
+
 def test_every_command_has_help_with_an_example() -> None:
     registered = typer.main.get_command(app)
     assert isinstance(registered, typer.core.TyperGroup)
@@ -244,22 +265,18 @@ def test_what_analyse_would_spoil_is_told_at_once(kind: str, tmp_path: Path) -> 
 
 
 def test_ctrl_c_says_where_work_goes_on(folder: Path) -> None:
-    os.mkfifo(folder / "endless.txt")
-    command = [sys.executable, "-m", "unmask", "prepare", "endless.txt", "-t", "vocab", "-o", "later", "-q"]
+    (folder / "long.txt").write_text("\n\n".join([CORPUS] * 6000), "utf-8")
+    command = [sys.executable, "-m", "unmask", "prepare", "long.txt", "-t", "vocab", "-o", "later", "-q"]
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, cwd=folder,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as waiting:  # fmt: skip
-        writer = None
-        while writer is None and waiting.poll() is None:
-            with suppress(OSError):  # until it is read, nobody can open it so
-                writer = os.open(folder / "endless.txt", os.O_WRONLY | os.O_NONBLOCK)
-            time.sleep(0.02)
-        waiting.send_signal(signal.SIGINT)
-        _, told = waiting.communicate(timeout=60)
-    assert writer is not None, told
-    os.close(writer)
-    assert waiting.returncode == 130
+    ) as working:  # fmt: skip
+        while not (folder / "later" / ".work" / "parts").exists() and working.poll() is None:
+            time.sleep(0.01)
+        working.send_signal(signal.SIGINT)
+        _, told = working.communicate(timeout=60)
+    (folder / "long.txt").unlink()
+    assert working.returncode == 130
     assert told == "what is done is kept: the same command goes on\nunmask: stopped by Ctrl-C\n"
 
 

@@ -16,11 +16,15 @@ from typer.core import TyperCommand, TyperOption
 from unmask.progress import SILENT, Progress
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from unmask.config import Change, Section
     from unmask.predict import MaskedLM
     from unmask.predict.predictor import Predictor
 
 UsageError: Any = typer.BadParameter.__base__  # typer has its own click, or not, and does not export it
+
+_WIDEST = 10_000  # characters of a table
 
 Texts = Annotated[
     list[str],
@@ -267,6 +271,16 @@ def print_json(value: Any) -> None:
 def print_json_line(value: Any) -> None:
     """Print one of many results for scripts."""
     typer.echo(json.dumps(value, ensure_ascii=False))
+
+
+def print_framed(table: "Table") -> None:
+    """Print a table of rich with every cell whole, and as it stands there, however narrow the terminal."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console = Console(markup=False)
+    width = Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum
+    Console(markup=False, width=max(width, console.width)).print(table)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -15,6 +15,7 @@ from unmask.cli.options import (
     Texts,
     changes,
     kept_when_interrupted,
+    print_framed,
     print_json,
     progress,
 )
@@ -148,7 +149,7 @@ def corpus(
         return
     _print_corpus(folder, manifest)
     train = manifest["splits"]["train"]["languages"]
-    if len(train) > 1:
+    if len(train) > 1 and manifest["splits"]["train"]["tokens"]:
         weights = sampling_weights({name: facts["tokens"] for name, facts in train.items()}, alpha)
         drawn = ", ".join(f"{name or 'none'} {share:.1%}" for name, share in weights.items())
         typer.echo(f"drawn at α = {alpha:g}: {drawn}")
@@ -158,7 +159,6 @@ def corpus(
 
 def _print_corpus(folder: Path, manifest: dict[str, Any]) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
 
     head = ("split", "language", "documents", "sentences", "words", "tokens", "per word", "shards")
@@ -171,6 +171,6 @@ def _print_corpus(folder: Path, manifest: dict[str, Any]) -> None:
             fertility = f"{row['tokens'] / row['words']:.3f}" if row["words"] else "–"
             shards = "" if number else str(len(facts["shards"]))
             table.add_row("" if number else split, language, *counts, fertility, shards)
-    Console().print(table)
+    print_framed(table)
     dropped = ", ".join(f"{count:,} {reason}" for reason, count in manifest["dropped"].items()) or "none"
     typer.echo(f"{folder}: {counted(manifest['documents_read'], 'document')} read; dropped: {dropped}")

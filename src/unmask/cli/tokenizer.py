@@ -14,6 +14,7 @@ from unmask.cli.options import (
     RecipeFile,
     Texts,
     changes,
+    print_framed,
     print_json,
     progress,
     refuse_without,
@@ -148,7 +149,6 @@ def _refuse_training(
 
 
 def _print_report(result: "VocabularyReport") -> None:
-    from rich.console import Console
     from rich.table import Table
 
     columns, rows = result.table()
@@ -160,6 +160,5 @@ def _print_report(result: "VocabularyReport") -> None:
     examples = Table("word", "pieces")
     for word, pieces in result.examples.items():
         examples.add_row(word, " ".join(pieces))
-    console = Console()
-    console.print(figures)
-    console.print(examples)
+    print_framed(figures)
+    print_framed(examples)
