@@ -28,6 +28,7 @@ from unmask.text import find_sources
 from unmask.text.split import split_of, text_hash
 from unmask.tokenizer import Tokenizer, extend, train_tokenizer
 from unmask.train import plan
+from unmask.train.loop import Trainer
 from unmask.train.machine import Machine
 from unmask.train.material import gather
 from unmask.train.pretrain import Pretraining, dry_run, pretrain
@@ -148,7 +149,7 @@ class Meter(Progress):
 
 def test_a_step_costs_something_and_each_of_its_tokens_too() -> None:
     first, last = plan.Step(512, 1 + 0.512, 100 + 512), plan.Step(2048, 1 + 2.048, 100 + 2048)
-    far = plan.on_line(first, last, 65_536)
+    far = plan.on_line(first, last, (65_536 - 512) / (2048 - 512))
     assert far.tokens == 65_536
     assert far.seconds == pytest.approx(1 + 65.536)
     assert far.memory == 100 + 65_536
@@ -168,6 +169,35 @@ def test_a_large_step_on_a_cpu_is_estimated_from_small_ones(
     assert estimated.memory_bytes
     assert estimated.tokens_per_s
     assert dry_run(small(), tmp_path / "run", Start(data=shards)).estimated_from is None
+
+
+def test_a_heavy_model_is_estimated_from_few_of_its_blocks(
+    small: Make, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+
+    def cost(blocks: int, tokens: int) -> plan.Step:
+        return plan.Step(tokens, 1 + blocks * (0.5 + tokens / 1000), 10_000 + blocks * (100 + 3 * tokens))
+
+    def measured(trainer: Trainer, corpus: Corpus, size: int, *given: Any) -> plan.Step:
+        assert len(trainer.model.encoder.blocks) < 40
+        tried.append(size)
+        return cost(len(trainer.model.encoder.blocks), size)
+
+    step = 1 << 22
+    sizes = f"train.batch_tokens={step}", f"train.micro_tokens={step // 2}"
+    deep = small("model.layers=40", "model.global_every=1", "model.window=0", *sizes)
+    material = gather(deep, tmp_path, Start(data=shards))
+    weights = sum(weight.numel() for weight in material.model().parameters())
+    monkeypatch.setattr(plan, "_HEAVY", weights)
+    monkeypatch.setattr(plan, "_measure", measured)
+    monkeypatch.setattr(plan, "_FORGET", tmp_path / "forget")
+    (tmp_path / "forget").touch()
+    found = dry_run(deep, tmp_path / "run", Start(data=shards))
+    assert (found.parameters, found.estimated_from, found.estimated_blocks) == (weights, max(tried), 4)
+    assert found.tokens_per_s == pytest.approx(step / cost(40, step).seconds)
+    assert found.memory_bytes == cost(40, step // 2).memory
+    assert (tmp_path / "forget").read_text() == "5"
 
 
 _LINES = ", or --set text.documents=line if every line is a document"

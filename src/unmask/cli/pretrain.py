@@ -126,12 +126,13 @@ def _print_plan(plan: "RunPlan") -> None:
     typer.echo(f"parameters       {plan.parameters:,}")
     typer.echo(f"tokens a step    {plan.tokens_per_step:,}")
     typer.echo(f"steps            {plan.steps:,} ({counted(plan.tokens, 'token')}, {plan.epochs:.2f} epochs)")
-    if plan.tokens_per_s and plan.memory_bytes and plan.seconds:
-        told = (
-            f"estimated from steps of {plan.estimated_from:,} tokens" if plan.estimated_from else "measured"
-        )
+    if plan.tokens_per_s and plan.seconds:
+        steps = [f"steps of {plan.estimated_from:,} tokens"] if plan.estimated_from else []
+        steps += [f"{plan.estimated_blocks} blocks"] if plan.estimated_blocks else []
+        told = f"estimated from {' and '.join(steps)}" if steps else "measured"
         typer.echo(f"speed            {plan.tokens_per_s:,.0f} tokens/s ({told})")
         typer.echo(f"time             about {duration(plan.seconds)}")
+    if plan.memory_bytes:
         typer.echo(f"memory           about {plan.memory_bytes / 2**30:.2f} GiB")
 
 

@@ -1,22 +1,26 @@
 """How long a run is and what it costs, before it begins."""
 
+import gc
 import itertools
 import json
 import statistics
 import time
 from bisect import bisect
-from contextlib import closing
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from unmask.config import Recipe
 from unmask.data.packing import ENDS, Documents
 from unmask.data.plan import Position
 from unmask.errors import InputError, OutputError
 from unmask.files import write_json
+from unmask.model.network import Model
 from unmask.progress import SILENT, Progress, Stage
 from unmask.train import parallel
 from unmask.train.feed import feed
@@ -29,8 +33,12 @@ from unmask.train.teachers import load_teacher
 
 PLAN = "plan.json"
 _MOST = 30  # steps to measure
+_PROBE = 10 * _MOST  # those of a run of which they are the first
 _SOON = 4096  # tokens of a step that a CPU, too, computes soon enough
 _LONG = 2.0  # seconds of a step on a CPU from which those of a longer one can be told
+_HEAVY = 200_000_000  # weights from which a CPU measures a model of fewer blocks
+_FEW = 4  # blocks of such a one
+_FORGET = Path("/proc/self/clear_refs")  # Linux: a 5 written there begins the peak of memory anew
 _LOOKS = (1 / 8, 1 / 4, 1 / 2, 3 / 4, 7 / 8, 15 / 16, 1.0)  # of a run's time: when its pace is looked at
 _NEAR = 0.01  # of the steps: a plan that is as near as that stays
 
@@ -50,6 +58,8 @@ class RunPlan:
     """The most that was held while measuring, or would be."""
     estimated_from: int | None = None
     """Tokens of the largest step that was measured, where the run's own would have taken too long."""
+    estimated_blocks: int | None = None
+    """Blocks of the largest model that was measured, where the run's own would have taken too long."""
 
     @property
     def seconds(self) -> float | None:
@@ -67,8 +77,9 @@ def make_plan(
     material: Material, machine: Machine, measure: bool = False, progress: Progress = SILENT
 ) -> RunPlan:
     """The plan of a run; measured if asked, or if the recipe sets a time."""
-    recipe, parameters = material.recipe, parameter_count(material.model())  # gone before others are made
+    recipe = material.recipe
     speed = probe(material, machine, progress) if measure or recipe.train.seconds else None
+    gc.collect()  # what was measured with, before there is another
     epoch = epoch_tokens(material.corpus, Schedule(recipe, 1).stages()[0].length)
     steps = _steps(recipe, epoch, speed.tokens_per_s if speed else 0.0)
     tokens = Schedule(recipe, steps).tokens_from(0)
@@ -77,7 +88,7 @@ def make_plan(
         tokens_per_step=recipe.train.batch_tokens,
         tokens=tokens,
         epochs=tokens / epoch,
-        parameters=parameters,
+        parameters=_parameters(recipe),
         **(speed._asdict() if speed else {}),
     )
 
@@ -157,12 +168,19 @@ def make_trainer(material: Material, machine: Machine, schedule: Schedule) -> Tr
     return Trainer(model, schedule, objectives, machine)
 
 
+def _parameters(recipe: Recipe) -> int:
+    """How many weights the model has; none is drawn."""
+    with torch.device("meta"):
+        return parameter_count(Model(recipe.model, Objectives(recipe).heads))
+
+
 class Speed(NamedTuple):
     """What a probe found, under the names that a plan has for it."""
 
     tokens_per_s: float
-    memory_bytes: int
+    memory_bytes: int | None
     estimated_from: int | None = None
+    estimated_blocks: int | None = None
 
 
 def probe(material: Material, machine: Machine, progress: Progress = SILENT) -> Speed:
@@ -174,23 +192,47 @@ def probe(material: Material, machine: Machine, progress: Progress = SILENT) -> 
     """
     ranks, train = parallel.ranks(), material.recipe.train.model_copy(update={"batch_warmup": 0.0})
     recipe = material.recipe.model_copy(update={"train": train})
-    schedule = Schedule(recipe, 10 * _MOST)
-    longest = max(stage.length for stage in schedule.stages())
-    whole = min(recipe.train.batch_tokens, max(recipe.train.micro_tokens, longest) * ranks)
-    trainer = make_trainer(material, machine, schedule)
+    material, cpu = replace(material, recipe=recipe), machine.device.type == "cpu"
+    longest = max(stage.length for stage in Schedule(recipe, _PROBE).stages())
+    whole = min(train.batch_tokens, max(train.micro_tokens, longest) * ranks)
+    first = min(longest * ranks, whole)
     with progress.stage("measuring", unit="tokens") as stage:
-        if machine.device.type != "cpu" or whole <= _SOON:
-            step = _measure(trainer, material.corpus, whole, 2, 5.0, stage)
+        if cpu and _heavy(recipe):
+            return _by_few_blocks(material, machine, sorted({first, min(4 * first, whole)}), whole, stage)
+        if not cpu or whole <= _SOON:
+            step = _measure(_trainer(material, machine), material.corpus, whole, 2, 5.0, stage)
             return Speed(step.tokens / step.seconds, step.memory)
-        size = min(longest * ranks, whole)
-        first = last = _measure(trainer, material.corpus, size, 1, 1.0, stage)
-        while size < whole and last.seconds < max(_LONG, 1.5 * first.seconds):
-            size = min(whole, int(size * min(max(_LONG / last.seconds, 2.0), 8.0)))
-            last = _measure(trainer, material.corpus, size, 1, 1.0, stage)
-    if size == whole:
-        return Speed(last.tokens / last.seconds, last.memory)
-    step, held = (on_line(first, last, tokens) for tokens in (recipe.train.batch_tokens, whole))
-    return Speed(step.tokens / step.seconds, held.memory, size)
+        steps = _tried(material, machine, [first], whole, stage)
+    step, held = _estimated(steps, train.batch_tokens, whole)
+    return Speed(step.tokens / step.seconds, held.memory, None if whole in steps else max(steps))
+
+
+def _heavy(recipe: Recipe) -> bool:
+    """Whether a CPU would take too long, or too much, for a step of the whole model."""
+    return max(_few(recipe)) < recipe.model.layers and _parameters(recipe) >= _HEAVY
+
+
+def _few(recipe: Recipe) -> tuple[int, int]:
+    """Two small numbers of blocks, with local and global ones in their shares."""
+    every = recipe.model.global_every
+    return every, every * max(2, _FEW // every)
+
+
+def _by_few_blocks(
+    material: Material, machine: Machine, sizes: Sequence[int], whole: int, stage: Stage
+) -> Speed:
+    """The speed of a heavy model: time and memory are lines in the number of its blocks, too."""
+    recipe, ends = material.recipe, list[list[Step]]()
+    low, high = _few(recipe)
+    for blocks in (low, high):
+        model = recipe.model.model_copy(update={"layers": blocks})
+        cut = replace(material, recipe=recipe.model_copy(update={"model": model}), base=None)
+        steps = _tried(cut, machine, sizes, sizes[-1], stage)
+        ends.append(_estimated(steps, recipe.train.batch_tokens, whole))
+    far = (recipe.model.layers - low) / (high - low)
+    step, held = (on_line(first, last, far) for first, last in zip(*ends, strict=True))
+    memory = held.memory if _FORGET.exists() else None  # else what was held before counts, too
+    return Speed(step.tokens / step.seconds, memory, sizes[-1], high)
 
 
 class Step(NamedTuple):
@@ -201,11 +243,44 @@ class Step(NamedTuple):
     memory: int
 
 
-def on_line(first: Step, last: Step, tokens: int) -> Step:
-    """The step of more tokens, on the line through two that were measured."""
-    beyond = (tokens - last.tokens) / (last.tokens - first.tokens)
-    seconds = last.seconds + (last.seconds - first.seconds) * beyond
-    return Step(tokens, seconds, round(last.memory + (last.memory - first.memory) * beyond))
+def on_line(first: Step, last: Step, far: float) -> Step:
+    """The step `far` times as far from the first as the last is, on the line through both; none falls."""
+    tokens, seconds, memory = (a + max(b - a, 0) * far for a, b in zip(first, last, strict=True))
+    return Step(round(tokens), seconds, round(memory))
+
+
+def _estimated(steps: Mapping[int, Step], tokens: int, whole: int) -> list[Step]:
+    """A step of so many tokens, and one of a whole micro-batch, from those of some sizes."""
+    first, last = steps[min(steps)], steps[max(steps)]
+    if whole in steps:
+        return [Step(tokens, last.seconds / last.tokens * tokens, last.memory), last]
+    wide = last.tokens - first.tokens
+    return [on_line(first, last, (each - first.tokens) / wide) for each in (tokens, whole)]
+
+
+def _tried(
+    material: Material, machine: Machine, sizes: Sequence[int], whole: int, stage: Stage
+) -> dict[int, Step]:
+    """Steps of these sizes, then of larger ones up to the whole, until they are long enough."""
+    trainer = _trainer(material, machine)
+    warm = [1] + [0] * (len(sizes) - 1)
+    steps = {
+        size: _measure(trainer, material.corpus, size, first, 1.0, stage)
+        for size, first in zip(sizes, warm, strict=True)
+    }
+    size, first = max(steps), steps[min(steps)]
+    while size < whole and steps[size].seconds < max(_LONG, 1.5 * first.seconds):
+        size = min(whole, int(size * min(max(_LONG / steps[size].seconds, 2.0), 8.0)))
+        steps[size] = _measure(trainer, material.corpus, size, 1, 1.0, stage)
+    return steps
+
+
+def _trainer(material: Material, machine: Machine) -> Trainer:
+    """One to measure with, and the most that was held is counted from here on, where the system can."""
+    gc.collect()  # one that was measured with before: its blocks hold themselves
+    with suppress(OSError):
+        _FORGET.write_text("5")
+    return make_trainer(material, machine, Schedule(material.recipe, _PROBE))
 
 
 def _measure(trainer: Trainer, corpus: Documents, size: int, warm: int, seconds: float, stage: Stage) -> Step:
