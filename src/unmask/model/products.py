@@ -23,8 +23,10 @@ class Linear(nn.Linear):
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """xWᵀ + b, by the library that is faster here."""
+    if torch.compiler.is_compiling():  # first: to ask how many rows there are would fix their number
+        return F.linear(x, weight, bias)
     plain = x.dtype == weight.dtype == torch.float32 and x.device.type == "cpu" and x.ndim == 2 and len(x)
-    if not plain or not _mkl_is_slow() or torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling():
+    if not plain or not _mkl_is_slow() or torch.is_autocast_enabled("cpu"):
         return F.linear(x, weight, bias)
     if torch.is_grad_enabled() and any(each is not None and each.requires_grad for each in (x, weight, bias)):
         out: Tensor = _Product.apply(x, weight, bias)  # type: ignore[no-untyped-call]
