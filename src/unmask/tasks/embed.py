@@ -34,6 +34,7 @@ from unmask.tasks.divergence import DivergedError, check_begin, check_steps, jud
 from unmask.tasks.examples import TextExample, count_repeated
 from unmask.tasks.finetune import file_name
 from unmask.tasks.read import open_source, refuse_columns_of_lines, rows_of
+from unmask.tasks.rows import narrow, read_rows, widen
 from unmask.tasks.settings import EmbedConfig
 from unmask.text import find_sources, read_documents
 from unmask.text.tables import decimal_comma, nothing_in
@@ -140,7 +141,8 @@ class _Training:
         sentence = SentenceSettings("mean", True, self.length, lower=lower)
         self.predictor = Predictor(self.model, self.tokenizer, sentence=sentence)
         with progress.stage("encoding"):
-            items = self._items()
+            items = self._items(examples)
+        narrow(self.model, read_rows([*items, *self._items(valid)]))
         self.feed = TaskFeed(items, settings.batch, _WHOLE, settings.seed, segments=False)
         recipe = Recipe(seed=settings.seed, train=settings.train_config())
         self.schedule = Schedule(recipe, settings.epochs * self.feed.steps_per_epoch)
@@ -171,6 +173,7 @@ class _Training:
         """Go back to the best weights."""
         if self.best:
             self.model.load_state_dict(self.best)
+        widen(self.model)
         self.model.eval()
 
     def _steps(self) -> Iterator[StepRecord]:
@@ -233,15 +236,15 @@ class _Training:
         model, _ = load_model(self.folder, heads=[], changes={"dropout": dropout})
         return check_begin(model, self.folder).to(self.machine.device)
 
-    def _items(self) -> list[Item]:
-        texts = [example.text for example in self.examples]
-        pairs = [example.text if example.pair is None else example.pair for example in self.examples]
+    def _items(self, examples: Sequence[TextExample]) -> list[Item]:
+        texts = [example.text for example in examples]
+        pairs = [example.text if example.pair is None else example.pair for example in examples]
         prepared = self.predictor.sentence.prepared
         first, second = (
             self.predictor.inputs.ids(list(map(prepared, side)), truncate=True, limit=self.length)
             for side in (texts, pairs)
         )
-        return contrast_items(self.examples, first, second)
+        return contrast_items(examples, first, second)
 
     def _score(self) -> dict[str, float]:
         self.model.eval()

@@ -43,6 +43,7 @@ from unmask.tasks.questions import Questions
 from unmask.tasks.read import TASKS, Task, read_examples
 from unmask.tasks.replay import MEASURED, REPLAYED, Feed, Measure, MixedFeed, PlainBatches, PlainText
 from unmask.tasks.report import write_report
+from unmask.tasks.rows import read_rows
 from unmask.tasks.run import FinetuneResult, Material, Run
 from unmask.tasks.settings import FinetuneConfig
 from unmask.tasks.tags import Tags
@@ -193,13 +194,14 @@ def _train(made: Material, out: Path, wish: Wish, progress: Progress) -> list[Ru
         progress.say(
             f"{counted(made.kind.lost, 'answer')} in no window whole: raise length or stride to learn"
         )
+    ids = read_rows([*prepared, *valid])
     del prepared
     runs: list[Run] = []
     feeds = _feeds(made, items, first.config)
     per_run = settings.epochs * feeds[settings.seed].steps_per_epoch
     with progress.stage("fine-tuning", settings.seeds * per_run, "steps") as stage:
         for seed, feed in feeds.items():
-            runs.append(Run(made, seed))
+            runs.append(Run(made, seed, ids))
             diverged = None
             try:
                 runs[-1].train(valid, feed, wish, stage, progress)

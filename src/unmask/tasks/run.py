@@ -19,6 +19,7 @@ from unmask.tasks.kinds import Baseline, Evaluation, TaskKind
 from unmask.tasks.lora import adapt
 from unmask.tasks.objective import TaskLoss
 from unmask.tasks.replay import Feed, Forgetting, WithReplay, check_head
+from unmask.tasks.rows import narrow, widen
 from unmask.tasks.settings import FinetuneConfig
 from unmask.tokenizer import Tokenizer
 from unmask.train.loop import StepRecord, Trainer
@@ -64,6 +65,8 @@ class Run:
 
     material: Material
     seed: int
+    ids: Tensor
+    """Those that the training and its validation read."""
     records: list[dict[str, Any]] = field(default_factory=list)
     """Lines for metrics.jsonl."""
     best: Evaluation | None = None
@@ -83,7 +86,7 @@ class Run:
     def train(self, valid: Sequence[Any], feed: Feed, wish: Wish, stage: Stage, progress: Progress) -> None:
         """Train until the epochs are over, the score stays away, or a signal asks to stop."""
         made, settings = self.material, self.material.settings
-        model = made.model(self.seed)
+        model = self._model()
         recipe = Recipe(seed=self.seed, train=settings.train_config())
         per_epoch = feed.steps_per_epoch
         schedule = Schedule(recipe, settings.epochs * per_epoch)
@@ -112,12 +115,19 @@ class Run:
 
     def best_model(self) -> Model:
         """The model with its best weights."""
-        model = self.material.model(self.seed)
+        model = self._model()
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 if name in self.weights:
                     parameter.copy_(self.weights[name])
+        widen(model)
         return model.eval()
+
+    def _model(self) -> Model:
+        model = self.material.model(self.seed)
+        if not self.material.settings.replay_text:  # which hidden tokens may be, every row says
+            narrow(model, self.ids)
+        return model
 
     def _note(self, record: StepRecord, steps: int, stage: Stage) -> None:
         self.steps, self.seconds = record.step, record.seconds
