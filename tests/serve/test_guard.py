@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,7 +16,7 @@ import pytest
 from tests.predict.conftest import make_config, make_model, make_tokenizer
 
 from unmask.errors import ConfigError, ModelError
-from unmask.predict import MaskedLM
+from unmask.predict import Classifier, MaskedLM, load
 from unmask.predict.predictor import Predictor
 from unmask.serve import site as site_module
 from unmask.serve import work
@@ -315,6 +316,19 @@ def test_unsafe_settings_are_refused(changes: dict[str, Any], words: str) -> Non
     check_settings(replace(Settings(), host="::1"))
     sites = ("https://site.example", "http://localhost:3000", "http://[::1]:80", "app://x_y", "null", "*")
     check_settings(replace(Settings(), origins=sites))
+
+
+def test_a_head_of_nans_is_told_without_its_folder(folders: dict[str, Path]) -> None:
+    predictor = load(folders["topics"], "cpu")
+    assert isinstance(predictor, Classifier)
+    list(predictor.network.parameters())[-1].data.fill_(math.nan)
+    site = open_site([Served("topics", predictor)], Settings())
+    transport = httpx.ASGITransport(create_app(site))  # type: ignore[arg-type]
+    client = httpx.AsyncClient(transport=transport, base_url="http://localhost:8000")
+    told = get(client, "/predict", "POST", json={"inputs": "a"})
+    site.batcher.stop()
+    assert (told.status_code, told.json()["error_type"]) == (500, "model")
+    assert told.json()["error"].startswith("topics: its weights or scores are not finite")
 
 
 def test_a_model_of_nans_is_not_blamed_on_a_conversion() -> None:
