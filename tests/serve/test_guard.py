@@ -1,6 +1,7 @@
 """The door, in this process: keys, names, sizes, times, other sites, and what is logged."""
 
 import asyncio
+import html
 import json
 import math
 import os
@@ -74,6 +75,9 @@ def test_without_the_key_only_the_page_and_its_state_are_shown(opened: Open) -> 
     right = {"authorization": f"Bearer {KEY}"}
     assert get(client, "/embed", "POST", json=body, headers=right).status_code == 200
     assert [model["name"] for model in get(client, "/info", headers=right).json()["models"]] == ["lm"]
+    examples = html.unescape(get(client, "/docs", headers=right).text)
+    asking = 'curl -H "authorization: Bearer $UNMASK_API_KEY" http://'
+    assert 20 < examples.count("curl ") == examples.count(asking)
 
 
 def test_without_a_key_only_the_names_of_this_machine_are_answered(opened: Open) -> None:
@@ -98,6 +102,8 @@ def test_other_sites_may_ask_only_if_named(opened: Open) -> None:
     refused = get(client, "/embed", "POST", headers={"origin": "https://site.example"}, json={"inputs": "a"})
     assert refused.status_code == 401
     assert refused.headers["access-control-expose-headers"] == "retry-after, x-request-id"
+    head = get(client, "/health", "OPTIONS", headers={**asked, "access-control-request-method": "HEAD"})
+    assert head.status_code == 200
     other = get(client, "/embed", "OPTIONS", headers={**asked, "origin": "https://evil.example"})
     assert "access-control-allow-origin" not in other.headers
 
@@ -307,6 +313,8 @@ def test_requests_are_answered_when_nobody_reads_the_log(
         ({"origins": ["https://a.example", "site.example"]}, "site.example: no browser"),
         ({"origins": ["https://Site.example"]}, "in small letters"),
         ({"origins": ["https://site.example/page"]}, "nothing after it"),
+        ({"origins": ["https://site.example:443"]}, "without the usual port"),
+        ({"origins": ["http://[::1]:80"]}, "without the usual port"),
     ],
 )
 def test_unsafe_settings_are_refused(changes: dict[str, Any], words: str) -> None:
@@ -314,7 +322,7 @@ def test_unsafe_settings_are_refused(changes: dict[str, Any], words: str) -> Non
         check_settings(replace(Settings(), **changes))
     check_settings(replace(Settings(), host="0.0.0.0", key=KEY))
     check_settings(replace(Settings(), host="::1"))
-    sites = ("https://site.example", "http://localhost:3000", "http://[::1]:80", "app://x_y", "null", "*")
+    sites = ("https://site.example", "http://localhost:3000", "http://[::1]:8080", "app://x_y", "null", "*")
     check_settings(replace(Settings(), origins=sites))
 
 

@@ -34,7 +34,8 @@ def create_app(site: Site, origins: Sequence[str] = (), log: Log = "requests") -
     async def docs(request: Request) -> HTMLResponse:
         first = next(iter(site.models.values()))
         asked = {"{name}": first.name, "{task}": first.task}
-        return HTMLResponse(docs_page(app.openapi(), str(request.base_url).rstrip("/"), asked))
+        address = str(request.base_url).rstrip("/")
+        return HTMLResponse(docs_page(app.openapi(), address, asked, keyed=site.key is not None))
 
     @app.get("/docs.css", include_in_schema=False)
     async def style() -> Response:
@@ -51,7 +52,7 @@ def create_app(site: Site, origins: Sequence[str] = (), log: Log = "requests") -
         return CORSMiddleware(
             guarded,
             allow_origins=origins,
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "HEAD", "POST"],
             allow_headers=["*"],  # OpenAI's client for browsers tells of itself in a dozen
             expose_headers=["retry-after", "x-request-id"],
         )

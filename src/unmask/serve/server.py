@@ -27,8 +27,10 @@ from unmask.serve.site import Limits, Site
 _CONNECTIONS = 4096
 _TOKENS_PER_CORE = 128
 """Cores that share fewer wait for one another, most of all where other programs run too."""
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:]+\])(:[0-9]+)?|null|\*")
-"""As browsers write them; anything else would be compared with them in vain."""
+_ORIGIN = re.compile(
+    r"(?!http:.*:80$|https:.*:443$)[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:]+\])(:[0-9]+)?|null|\*"
+)
+"""As browsers write them, without the usual port; anything else would be compared with them in vain."""
 _GRACE = 5.0
 """Seconds beyond the limit of a request after which the end no longer waits for it."""
 
@@ -87,7 +89,7 @@ def check_settings(settings: Settings) -> None:
         if not _ORIGIN.fullmatch(origin):
             raise ConfigError(
                 f"--allow-origin {origin}: no browser names a site so: write https://name or"
-                " http://name:port, in small letters and with nothing after it"
+                " http://name:port, in small letters, without the usual port and with nothing after it"
             )
     if settings.runs is not None and not settings.runs.is_dir():
         raise ConfigError(f"--runs: {settings.runs} is no folder")
