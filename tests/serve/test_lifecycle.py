@@ -250,6 +250,7 @@ def test_a_second_interrupt_ends_at_once_without_a_traceback(folders: dict[str, 
             async with httpx.AsyncClient(timeout=60) as client:
                 asked = asyncio.create_task(client.post(f"{started.url}/score", json={"inputs": some}))
                 while "unmask_queue_size 0.0" in (await client.get(f"{started.url}/metrics")).text:
+                    assert not asked.done()
                     await asyncio.sleep(0.01)
                 for _ in range(2):
                     started.process.send_signal(signal.SIGINT)
