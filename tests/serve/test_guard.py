@@ -24,7 +24,7 @@ from unmask.serve import work
 from unmask.serve.app import create_app
 from unmask.serve.models import Served, check_companions
 from unmask.serve.routes import analysis
-from unmask.serve.server import Settings, check_settings, open_site
+from unmask.serve.server import Settings, check_settings, open_site, read_key
 from unmask.serve.site import Limits, Site
 
 KEY = "a-key-that-is-long-enough"
@@ -309,6 +309,7 @@ def test_requests_are_answered_when_nobody_reads_the_log(
         ({"host": "0.0.0.0"}, "set a key"),
         ({"host": "example.org"}, "set a key"),
         ({"key": "short"}, "at least 16"),
+        ({"key": f"{KEY}\n{KEY}"}, "printable"),
         ({"origins": ["https://site.example/"]}, "https://site.example/: no browser names a site so"),
         ({"origins": ["https://a.example", "site.example"]}, "site.example: no browser"),
         ({"origins": ["https://Site.example"]}, "in small letters"),
@@ -324,6 +325,14 @@ def test_unsafe_settings_are_refused(changes: dict[str, Any], words: str) -> Non
     check_settings(replace(Settings(), host="::1"))
     sites = ("https://site.example", "http://localhost:3000", "http://[::1]:8080", "app://x_y", "null", "*")
     check_settings(replace(Settings(), origins=sites))
+
+
+def test_the_end_of_a_line_is_no_part_of_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "key").write_text(f"{KEY}\n")
+    assert read_key(tmp_path / "key") == KEY
+    for given, key in ((f"{KEY}\n", KEY), ("", None), (" ", "")):
+        monkeypatch.setenv("UNMASK_API_KEY", given)
+        assert read_key(None) == key
 
 
 def test_a_head_of_nans_is_told_without_its_folder(folders: dict[str, Path]) -> None:

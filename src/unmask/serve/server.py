@@ -83,8 +83,8 @@ def check_settings(settings: Settings) -> None:
             f"{settings.host} can be reached from other machines: set a key (UNMASK_API_KEY or --key-file), "
             "or leave out --host"
         )
-    if settings.key is not None and (len(settings.key) < 16 or not settings.key.isascii()):
-        raise ConfigError("the key should have at least 16 characters, all of them ASCII")
+    if (key := settings.key) is not None and not (len(key) >= 16 and key.isascii() and key.isprintable()):
+        raise ConfigError("the key should have at least 16 characters, all of them printable ASCII")
     for origin in settings.origins:
         if not _ORIGIN.fullmatch(origin):
             raise ConfigError(
@@ -182,4 +182,5 @@ def read_key(file: Path | None) -> str | None:
         if not key:
             raise ConfigError(f"--key-file {file} is empty")
         return key
-    return os.environ.get("UNMASK_API_KEY") or None
+    given = os.environ.get("UNMASK_API_KEY")
+    return given.strip() if given else None
