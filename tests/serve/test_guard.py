@@ -102,6 +102,9 @@ def test_other_sites_may_ask_only_if_named(opened: Open) -> None:
     refused = get(client, "/embed", "POST", headers={"origin": "https://site.example"}, json={"inputs": "a"})
     assert refused.status_code == 401
     assert refused.headers["access-control-expose-headers"] == "retry-after, x-request-id"
+    chromium = {**asked, "access-control-request-private-network": "true"}
+    near = get(client, "/embed", "OPTIONS", headers=chromium)
+    assert (near.status_code, near.headers["access-control-allow-private-network"]) == (200, "true")
     head = get(client, "/health", "OPTIONS", headers={**asked, "access-control-request-method": "HEAD"})
     assert head.status_code == 200
     other = get(client, "/embed", "OPTIONS", headers={**asked, "origin": "https://evil.example"})

@@ -54,6 +54,7 @@ def create_app(site: Site, origins: Sequence[str] = (), log: Log = "requests") -
             allow_origins=origins,
             allow_methods=["GET", "HEAD", "POST"],
             allow_headers=["*"],  # OpenAI's client for browsers tells of itself in a dozen
+            allow_private_network=True,  # asked for by Chromium, where the site is no page of this machine
             expose_headers=["retry-after", "x-request-id"],
         )
     return guarded
