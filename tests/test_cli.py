@@ -52,7 +52,7 @@ def test_version() -> None:
 
 
 def test_tables_are_whole_and_as_they_stand_there(folder: Path) -> None:
-    narrow, words = {**os.environ, "COLUMNS": "30"}, ["[/]", "x[bold]y", "n" * 80]
+    narrow, words = {**os.environ, "COLUMNS": "30"}, ["[/]", "x[bold]y", ":cat:", "n" * 80]
     shown = run("corpus", "shards", cwd=folder, env=narrow)
     assert shown.returncode == 0, shown.stderr
     assert "…" not in shown.stdout

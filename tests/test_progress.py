@@ -25,6 +25,11 @@ def test_remarks_wait_and_are_not_said_of_what_is_refused(heard: Heard) -> None:
     assert heard.said == ["first", "second"]
 
 
+def test_a_remark_is_said_as_it_stands_there(capsys: pytest.CaptureFixture[str]) -> None:
+    Console().say("[/] and [b]x in :cat:.txt")
+    assert capsys.readouterr() == ("", "[/] and [b]x in :cat:.txt\n")
+
+
 def test_short_work_is_not_announced(capsys: pytest.CaptureFixture[str]) -> None:
     with Console().stage("work", 3) as stage:
         stage.advance(3)

@@ -53,9 +53,9 @@ class Strict(BaseModel):
 
 
 def _is_number(annotation: Any) -> bool:
-    """Whether numbers are taken there, and true and false are not."""
+    """Whether numbers are taken there, and neither text nor true and false."""
     kinds = list(_kinds(annotation))
-    return any(kind in kinds for kind in (int, float)) and not any(kind in kinds for kind in (bool, Any))
+    return any(kind in kinds for kind in (int, float)) and not any(kind in kinds for kind in (bool, str, Any))
 
 
 def _kinds(annotation: Any) -> Iterator[Any]:
@@ -64,7 +64,14 @@ def _kinds(annotation: Any) -> Iterator[Any]:
 
 
 def _has_switch(value: Any) -> bool:
-    return isinstance(value, bool) or (isinstance(value, list | tuple) and any(map(_has_switch, value)))
+    left = [value]  # a request may nest lists deeper than a function may call itself
+    while left:
+        each = left.pop()
+        if isinstance(each, bool):
+            return True
+        if isinstance(each, list | tuple):
+            left.extend(each)
+    return False
 
 
 class Section(Strict):

@@ -79,7 +79,7 @@ class Console(Progress):
     def __init__(self) -> None:
         from rich.console import Console as RichConsole
 
-        self._console = RichConsole(stderr=True, highlight=False, soft_wrap=True)
+        self._console = RichConsole(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
     def say(self, message: str) -> None:
         self._console.print(message, markup=False)

@@ -1,6 +1,7 @@
 """The door, in this process: keys, names, sizes, times, other sites, and what is logged."""
 
 import asyncio
+import html
 import json
 import math
 import os
@@ -8,6 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,14 +17,14 @@ import pytest
 from tests.predict.conftest import make_config, make_model, make_tokenizer
 
 from unmask.errors import ConfigError, ModelError
-from unmask.predict import MaskedLM
+from unmask.predict import Classifier, MaskedLM, load
 from unmask.predict.predictor import Predictor
 from unmask.serve import site as site_module
 from unmask.serve import work
 from unmask.serve.app import create_app
 from unmask.serve.models import Served, check_companions
 from unmask.serve.routes import analysis
-from unmask.serve.server import Settings, check_settings, open_site
+from unmask.serve.server import Settings, check_settings, open_site, read_key
 from unmask.serve.site import Limits, Site
 
 KEY = "a-key-that-is-long-enough"
@@ -73,6 +75,9 @@ def test_without_the_key_only_the_page_and_its_state_are_shown(opened: Open) -> 
     right = {"authorization": f"Bearer {KEY}"}
     assert get(client, "/embed", "POST", json=body, headers=right).status_code == 200
     assert [model["name"] for model in get(client, "/info", headers=right).json()["models"]] == ["lm"]
+    examples = html.unescape(get(client, "/docs", headers=right).text)
+    asking = 'curl -H "authorization: Bearer $UNMASK_API_KEY" http://'
+    assert 20 < examples.count("curl ") == examples.count(asking)
 
 
 def test_without_a_key_only_the_names_of_this_machine_are_answered(opened: Open) -> None:
@@ -97,6 +102,11 @@ def test_other_sites_may_ask_only_if_named(opened: Open) -> None:
     refused = get(client, "/embed", "POST", headers={"origin": "https://site.example"}, json={"inputs": "a"})
     assert refused.status_code == 401
     assert refused.headers["access-control-expose-headers"] == "retry-after, x-request-id"
+    chromium = {**asked, "access-control-request-private-network": "true"}
+    near = get(client, "/embed", "OPTIONS", headers=chromium)
+    assert (near.status_code, near.headers["access-control-allow-private-network"]) == (200, "true")
+    head = get(client, "/health", "OPTIONS", headers={**asked, "access-control-request-method": "HEAD"})
+    assert head.status_code == 200
     other = get(client, "/embed", "OPTIONS", headers={**asked, "origin": "https://evil.example"})
     assert "access-control-allow-origin" not in other.headers
 
@@ -302,10 +312,13 @@ def test_requests_are_answered_when_nobody_reads_the_log(
         ({"host": "0.0.0.0"}, "set a key"),
         ({"host": "example.org"}, "set a key"),
         ({"key": "short"}, "at least 16"),
+        ({"key": f"{KEY}\n{KEY}"}, "printable"),
         ({"origins": ["https://site.example/"]}, "https://site.example/: no browser names a site so"),
         ({"origins": ["https://a.example", "site.example"]}, "site.example: no browser"),
         ({"origins": ["https://Site.example"]}, "in small letters"),
         ({"origins": ["https://site.example/page"]}, "nothing after it"),
+        ({"origins": ["https://site.example:443"]}, "without the usual port"),
+        ({"origins": ["http://[::1]:80"]}, "without the usual port"),
     ],
 )
 def test_unsafe_settings_are_refused(changes: dict[str, Any], words: str) -> None:
@@ -313,8 +326,29 @@ def test_unsafe_settings_are_refused(changes: dict[str, Any], words: str) -> Non
         check_settings(replace(Settings(), **changes))
     check_settings(replace(Settings(), host="0.0.0.0", key=KEY))
     check_settings(replace(Settings(), host="::1"))
-    sites = ("https://site.example", "http://localhost:3000", "http://[::1]:80", "app://x_y", "null", "*")
+    sites = ("https://site.example", "http://localhost:3000", "http://[::1]:8080", "app://x_y", "null", "*")
     check_settings(replace(Settings(), origins=sites))
+
+
+def test_the_end_of_a_line_is_no_part_of_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "key").write_text(f"{KEY}\n")
+    assert read_key(tmp_path / "key") == KEY
+    for given, key in ((f"{KEY}\n", KEY), ("", None), (" ", "")):
+        monkeypatch.setenv("UNMASK_API_KEY", given)
+        assert read_key(None) == key
+
+
+def test_a_head_of_nans_is_told_without_its_folder(folders: dict[str, Path]) -> None:
+    predictor = load(folders["topics"], "cpu")
+    assert isinstance(predictor, Classifier)
+    list(predictor.network.parameters())[-1].data.fill_(math.nan)
+    site = open_site([Served("topics", predictor)], Settings())
+    transport = httpx.ASGITransport(create_app(site))  # type: ignore[arg-type]
+    client = httpx.AsyncClient(transport=transport, base_url="http://localhost:8000")
+    told = get(client, "/predict", "POST", json={"inputs": "a"})
+    site.batcher.stop()
+    assert (told.status_code, told.json()["error_type"]) == (500, "model")
+    assert told.json()["error"].startswith("topics: its weights or scores are not finite")
 
 
 def test_a_model_of_nans_is_not_blamed_on_a_conversion() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 from tests.serve.conftest import Running, running
 from typer.testing import CliRunner
 
@@ -82,15 +84,20 @@ def test_a_request_may_not_take_for_ever(folders: dict[str, Path]) -> None:
 
 
 @pytest.mark.slow
-def test_the_start_as_json(folders: dict[str, Path]) -> None:
-    command = [sys.executable, "-m", "unmask", "serve", str(folders["lm"]), "--port", "0", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+def test_the_start_as_json(folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = shutil.copytree(folders["lm"], tmp_path / "lm")
+    weights = load_file(folder / "model.safetensors")
+    save_file(weights | {"bert.strange": np.zeros(3, np.float32)}, folder / "model.safetensors")
+    command = [sys.executable, "-m", "unmask", "serve", str(folder), "--port", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         told = json.loads(process.stdout.readline())
         assert httpx.get(f"{told['url']}/health").status_code == 200
         process.terminate()
-        assert process.wait(60) == 0
+        rest, said = process.communicate(timeout=60)
+    assert (process.returncode, rest) == (0, "")
     assert [model["name"] for model in told["models"]] == ["lm"]
+    assert said.startswith("lm: unused")
 
 
 @pytest.mark.slow
@@ -243,6 +250,7 @@ def test_a_second_interrupt_ends_at_once_without_a_traceback(folders: dict[str, 
             async with httpx.AsyncClient(timeout=60) as client:
                 asked = asyncio.create_task(client.post(f"{started.url}/score", json={"inputs": some}))
                 while "unmask_queue_size 0.0" in (await client.get(f"{started.url}/metrics")).text:
+                    assert not asked.done()
                     await asyncio.sleep(0.01)
                 for _ in range(2):
                     started.process.send_signal(signal.SIGINT)

@@ -264,9 +264,12 @@ def test_runs(client: httpx.Client) -> None:
     assert [record["step"] for record in run["records"]] == [1, 2, 3]
     assert (run["whole"], run["done"]) == (True, False)
     assert client.get("/runs/tuned").json()["done"]
-    for name in ("damaged", "unreadable"):
+    for name, said in {
+        "damaged": "damaged/metrics.jsonl, line 2 is damaged: delete the line",
+        "unreadable": "unreadable/metrics.jsonl, line 1 is damaged: delete the line",
+    }.items():
         refused = client.get(f"/runs/{name}")
-        assert (refused.status_code, "metrics.jsonl" in refused.json()["error"]) == (422, True)
+        assert (refused.status_code, refused.json()["error"]) == (422, said)
     for name in ("none", "%2e%2e", "%2e%2e%2fover", "over%2fmodel"):
         assert client.get(f"/runs/{name}").status_code == 404
 
@@ -349,6 +352,9 @@ def test_true_is_no_number(client: httpx.Client) -> None:
         refused = client.post(path, json=body)
         assert refused.status_code == 422, path
         assert refused.json()["error"] == f"{key}: write a number, not true or false"
+    for given, words in ((True, "a valid string"), (["a", True], "a valid string"), ([True], "send text")):
+        refused = client.post("/v1/embeddings", json={"input": given})
+        assert (refused.status_code, words in refused.json()["error"]["message"]) == (422, True), given
     assert client.post("/embed", json={"inputs": "a", "truncate": True}).status_code == 200
 
 
@@ -383,6 +389,17 @@ def test_a_body_that_cannot_be_read_is_told_why(client: httpx.Client) -> None:
     }.items():
         refused = client.post("/embed", content=body, headers=JSON)
         assert (refused.status_code, refused.json()["error"]) == (400, said)
+
+
+@pytest.mark.parametrize("depth", [100, 300, 500, 900])
+def test_lists_in_lists_are_no_fault(client: httpx.Client, depth: int) -> None:
+    nest = b"[" * depth + b"]" * depth
+    for path, body in {
+        "/decode": b'{"ids": %b}', "/embed": b'{"inputs": "a", "dimensions": %b}',
+        "/v1/embeddings": b'{"input": %b}', "/models/lm": b'{"inputs": %b}',
+    }.items():  # fmt: skip
+        refused = client.post(path, content=body % nest, headers=JSON)
+        assert refused.status_code == 422, (path, refused.text)
 
 
 @pytest.mark.parametrize(

@@ -287,9 +287,10 @@ def print_framed(table: "Table") -> None:
     from rich.console import Console
     from rich.measure import Measurement
 
-    console = Console(markup=False)
+    console = Console(markup=False, emoji=False)
     width = Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum
-    Console(markup=False, width=max(width, console.width)).print(table)
+    console.width = max(width, console.width)
+    console.print(table)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -96,10 +96,15 @@ def serve(
     run(named, settings, _print_json if json_ else _print, progress(json_))
 
 
-def _print(url: str, models: "Sequence[Served]") -> None:
+def _print_reports(models: "Sequence[Served]") -> None:
     for served in models:
         if served.predictor.report:
             typer.echo(f"{served.name}: {served.predictor.report}", err=True)
+
+
+def _print(url: str, models: "Sequence[Served]") -> None:
+    _print_reports(models)
+    for served in models:
         typer.echo(f"{served.name}: {served.task} ({', '.join(served.tasks)}; {served.dtype})", err=True)
         for each in served.standardised:
             typer.echo(
@@ -111,4 +116,5 @@ def _print(url: str, models: "Sequence[Served]") -> None:
 
 
 def _print_json(url: str, models: "Sequence[Served]") -> None:
+    _print_reports(models)
     print_json_line({"url": url, "models": [served.facts() for served in models]})

@@ -40,11 +40,13 @@ _LAST = 4
 class NotFiniteError(ModelError):
     """What a model says is NaN or infinite."""
 
+    reason = (
+        "its weights or scores are not finite (NaN), so it predicts nothing:"
+        " it is damaged, or its training diverged; train it again with a lower lr"
+    )
+
     def __init__(self, folder: Path | None) -> None:
-        super().__init__(
-            f"{folder or 'the model'}: its weights or scores are not finite (NaN), so it predicts nothing:"
-            " it is damaged, or its training diverged; train it again with a lower lr"
-        )
+        super().__init__(f"{folder or 'the model'}: {self.reason}")
 
 
 class Predictor:

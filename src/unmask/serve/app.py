@@ -13,11 +13,12 @@ from starlette.staticfiles import StaticFiles
 
 from unmask import __version__
 from unmask.errors import UserError
+from unmask.predict.predictor import NotFiniteError
 from unmask.serve.docs import STYLE, docs_page
 from unmask.serve.errors import FAULT, ApiError, first_problem, invalid, unreadable
 from unmask.serve.guard import App, Guard, Log
 from unmask.serve.routes import analysis, house, hub, openai, tei
-from unmask.serve.site import Site
+from unmask.serve.site import Site, record
 
 _ABOUT = "Masks filled, texts embedded, classified, tagged and scored, questions answered."
 
@@ -33,7 +34,8 @@ def create_app(site: Site, origins: Sequence[str] = (), log: Log = "requests") -
     async def docs(request: Request) -> HTMLResponse:
         first = next(iter(site.models.values()))
         asked = {"{name}": first.name, "{task}": first.task}
-        return HTMLResponse(docs_page(app.openapi(), str(request.base_url).rstrip("/"), asked))
+        address = str(request.base_url).rstrip("/")
+        return HTMLResponse(docs_page(app.openapi(), address, asked, keyed=site.key is not None))
 
     @app.get("/docs.css", include_in_schema=False)
     async def style() -> Response:
@@ -41,6 +43,7 @@ def create_app(site: Site, origins: Sequence[str] = (), log: Log = "requests") -
 
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(UserError, _user_error)
+    app.add_exception_handler(NotFiniteError, _damaged)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _fault)
@@ -49,8 +52,9 @@ def create_app(site: Site, origins: Sequence[str] = (), log: Log = "requests") -
         return CORSMiddleware(
             guarded,
             allow_origins=origins,
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "HEAD", "POST"],
             allow_headers=["*"],  # OpenAI's client for browsers tells of itself in a dozen
+            allow_private_network=True,  # asked for by Chromium, where the site is no page of this machine
             expose_headers=["retry-after", "x-request-id"],
         )
     return guarded
@@ -67,6 +71,11 @@ async def _api_error(request: Request, error: Any) -> Response:
 
 async def _user_error(request: Request, error: Exception) -> Response:
     return _told(request, invalid(str(error)))
+
+
+async def _damaged(request: Request, error: Exception) -> Response:
+    message = f"{record.get().model}: {NotFiniteError.reason}"  # without the path of its folder
+    return _told(request, ApiError(500, "model", message))
 
 
 async def _invalid(request: Request, error: Any) -> Response:

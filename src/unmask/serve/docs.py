@@ -15,16 +15,18 @@ margin: 1.5rem auto; padding: 0 1rem } pre { overflow-x: auto; padding: .6rem; b
 h2 { margin-top: 2.5rem } h3 { font-family: ui-monospace, monospace; font-size: 1rem; margin-bottom: 0 }"""
 
 
-def docs_page(schema: Mapping[str, Any], address: str, asked: Mapping[str, str]) -> str:
+def docs_page(schema: Mapping[str, Any], address: str, asked: Mapping[str, str], keyed: bool) -> str:
     """Every route with what it does, an example of asking and one of the answer.
 
-    Examples go to this address, and what they ask of a model stands in the place of `{name}` and `{task}`.
+    Examples go to this address, with the key if one is needed, and what they ask of a model stands in the
+    place of `{name}` and `{task}`.
     """
+    curl = "curl" + keyed * ' -H "authorization: Bearer $UNMASK_API_KEY"'
     groups: dict[str, list[str]] = {}
     for path, methods in schema["paths"].items():
         for method, route in methods.items():
-            url = address + (_of_model(path, asked) if "/models/" in path else path)
-            groups.setdefault(route["tags"][0], []).append(_route(schema, path, method, route, url))
+            ask = f"{curl} {address}{_of_model(path, asked) if '/models/' in path else path}"
+            groups.setdefault(route["tags"][0], []).append(_route(schema, path, method, route, ask))
     parts = [f"<h2>{html.escape(name)}</h2>{''.join(routes)}" for name, routes in groups.items()]
     return _HEAD + "".join(parts)
 
@@ -35,8 +37,7 @@ def _of_model(path: str, asked: Mapping[str, str]) -> str:
     return path
 
 
-def _route(schema: Mapping[str, Any], path: str, method: str, route: Mapping[str, Any], url: str) -> str:
-    ask = f"curl {url}"
+def _route(schema: Mapping[str, Any], path: str, method: str, route: Mapping[str, Any], ask: str) -> str:
     if "requestBody" in route:
         reference = route["requestBody"]["content"]["application/json"]["schema"]["$ref"]
         body = json.dumps(_example(schema, reference), ensure_ascii=False)

@@ -27,8 +27,10 @@ from unmask.serve.site import Limits, Site
 _CONNECTIONS = 4096
 _TOKENS_PER_CORE = 128
 """Cores that share fewer wait for one another, most of all where other programs run too."""
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:]+\])(:[0-9]+)?|null|\*")
-"""As browsers write them; anything else would be compared with them in vain."""
+_ORIGIN = re.compile(
+    r"(?!http:.*:80$|https:.*:443$)[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:]+\])(:[0-9]+)?|null|\*"
+)
+"""As browsers write them, without the usual port; anything else would be compared with them in vain."""
 _GRACE = 5.0
 """Seconds beyond the limit of a request after which the end no longer waits for it."""
 
@@ -81,13 +83,13 @@ def check_settings(settings: Settings) -> None:
             f"{settings.host} can be reached from other machines: set a key (UNMASK_API_KEY or --key-file), "
             "or leave out --host"
         )
-    if settings.key is not None and (len(settings.key) < 16 or not settings.key.isascii()):
-        raise ConfigError("the key should have at least 16 characters, all of them ASCII")
+    if (key := settings.key) is not None and not (len(key) >= 16 and key.isascii() and key.isprintable()):
+        raise ConfigError("the key should have at least 16 characters, all of them printable ASCII")
     for origin in settings.origins:
         if not _ORIGIN.fullmatch(origin):
             raise ConfigError(
                 f"--allow-origin {origin}: no browser names a site so: write https://name or"
-                " http://name:port, in small letters and with nothing after it"
+                " http://name:port, in small letters, without the usual port and with nothing after it"
             )
     if settings.runs is not None and not settings.runs.is_dir():
         raise ConfigError(f"--runs: {settings.runs} is no folder")
@@ -180,4 +182,5 @@ def read_key(file: Path | None) -> str | None:
         if not key:
             raise ConfigError(f"--key-file {file} is empty")
         return key
-    return os.environ.get("UNMASK_API_KEY") or None
+    given = os.environ.get("UNMASK_API_KEY")
+    return given.strip() if given else None

@@ -149,7 +149,9 @@ def _number(run: Path) -> int:
 def _records(run: Path) -> Iterator[dict[str, Any]]:
     try:
         yield from read_metrics(run)
-    except (OSError, UnicodeDecodeError):
+    except InputError as error:  # clients need not know where the runs lie
+        raise InputError(str(error).removeprefix(f"{run.parent}/")) from None
+    except OSError:
         raise InputError(f"{METRICS} of {run.name} cannot be read") from None
 
 
