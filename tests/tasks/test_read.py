@@ -194,7 +194,11 @@ def test_parquet(tmp_path: Path) -> None:
             "a.conll",
             "#begin document (a); part 000\nO\tO\nRui\tPER\nSá\tPER\n\nvive\tO\n\n#end document\n",
         ),  # OntoNotes
-        ("a.tsv", "Token\tNER_tag\nO\tO\nRui\tB-PER\nSá\tI-PER\n\nvive\tO\n"),  # a header
+        ("a.tsv", "# newdoc\n# id = 1\n\n# newpar\nO\tO\nRui\tB-PER\nSá\tI-PER\n\nvive\tO\n"),
+        (
+            "a.tsv",
+            "# global.columns = a b\nToken\tNER_tag\nO\tO\nRui\tB-PER\nSá\tI-PER\n\nvive\tO\n",
+        ),  # a header
     ],
 )
 def test_tagged_words(tmp_path: Path, name: str, content: str) -> None:
