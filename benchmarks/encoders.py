@@ -127,7 +127,8 @@ def place(options: argparse.Namespace, rate: float) -> Path:
     """Where the results of these settings are."""
     sizes = f"{options.examples or 'some'}-{options.scored}-{options.length}-{options.batch}"
     how = f"{options.epochs}-{rate:g}" + ("-muon" if options.optimiser == "muon" else "")
-    return Path(options.scratch) / "encoders" / f"{options.page}-{sizes}-{how}"
+    # Cells from before "unseen" may have learned from what they are scored on.
+    return Path(options.scratch) / "encoders" / f"{options.page}-unseen-{sizes}-{how}"
 
 
 def random_twin(like: str, folder: Path, seed: int) -> Path:

@@ -1,5 +1,6 @@
 """Atomic writes: the old file or the whole new one, and no rubbish left behind."""
 
+import json
 import os
 from pathlib import Path
 
@@ -22,6 +23,15 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 def test_folders_are_made_and_json_is_readable(tmp_path: Path) -> None:
     write_json(tmp_path / "x" / "y.json", {"a": "ção"})
     assert (tmp_path / "x" / "y.json").read_text("utf-8") == '{\n  "a": "ção"\n}\n'
+
+
+def test_names_that_are_no_characters_can_be_written(tmp_path: Path) -> None:
+    """Else the model of a long training would be lost to the name of a file."""
+    name = os.fsdecode("olá".encode("latin-1"))
+    write_json(tmp_path / "a.json", name)
+    assert json.loads((tmp_path / "a.json").read_text("utf-8")) == name
+    write_atomic(tmp_path / "b", name)
+    assert (tmp_path / "b").read_text("utf-8") == r"ol\udce1"
 
 
 def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:

@@ -77,9 +77,10 @@ def safetensors_errors(path: Path) -> Iterator[None]:
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
-    """Write a whole file or none of it."""
+    """Write a whole file or none of it; what is no character, as in some names of files, as an escape."""
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     with atomic_path(path) as temporary:
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+        temporary.write_bytes(data)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +14,11 @@ from unmask.errors import InputError, ModelError
 from unmask.evaluation import evaluate
 from unmask.evaluation.results import read_items
 from unmask.evaluation.show import notes
-from unmask.evaluation.wic import best_threshold
+from unmask.evaluation.wic import best_threshold, cosines
 from unmask.predict import MaskedLM, load
 from unmask.predict.cloze import Cloze
 from unmask.predict.fill import pieces_in_place
+from unmask.progress import SILENT
 
 Write = Callable[..., Path]
 PROMPTS = ["The boat came back to the [MASK].", "Nobody knew the [MASK]."]
@@ -157,6 +160,21 @@ def test_best_threshold() -> None:
     ones = np.ones(4)
     assert best_threshold(ones, np.array([True, False, False, False]))[1] == 0.75
     assert best_threshold(ones, np.array([True, True, True, False]))[1] == 0.75
+
+
+def test_cosines_of_a_vector_with_itself_are_equal() -> None:
+    """But for rounding they are, so that no threshold is found among them."""
+
+    class Model:
+        config = SimpleNamespace(layers=0, width=64)
+
+        def word_layers(self, words: Any, take: Any, _: Any) -> None:
+            vectors = np.random.default_rng(0).normal(size=(len(words) // 2, 1, 1, 64)).astype(np.float32)
+            for number in range(len(words)):
+                take(number, vectors[number % len(vectors)])
+
+    found = cosines(Model(), [(["word"], 0)] * 100, SILENT)  # type: ignore[arg-type]
+    assert np.unique(found).tolist() == [1.0]
 
 
 def test_word_in_context(folder: Path, write: Write, tmp_path: Path) -> None:

@@ -171,6 +171,18 @@ def test_files_of_one_name_are_told_apart(
     assert differences(tmp_path / "out/a", tmp_path / "out/b")["mine"]["accuracy"].items == 5
 
 
+def test_files_here_and_elsewhere(
+    folder: Path, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    row = {"sentence_good": PAIRS[0][0], "sentence_bad": PAIRS[0][1]}
+    (tmp_path / "other/x.jsonl").write_text(json.dumps(row), "utf-8")
+    write(f'kind = "pairs"\nfiles = ["x.jsonl", "{tmp_path}/other/x.jsonl"]', x__jsonl=[row])
+    monkeypatch.chdir(tmp_path)
+    (result,) = evaluate("mine.toml", folder, "out", card=False)
+    assert set(result.groups["set"]) == {"x.jsonl", "other/x.jsonl"}
+
+
 def test_two_models_are_compared_item_by_item(
     folder: Path, other_folder: Path, pair_suite: Path, tmp_path: Path
 ) -> None:

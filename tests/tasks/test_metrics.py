@@ -37,6 +37,9 @@ def test_a_class_that_occurs_nowhere_does_not_count() -> None:
     wrong = np.array([[1, 0, 0], [0, 0, 1]], np.bool_)
     assert metrics.multilabel(none, wrong)["macro_f1"] == pytest.approx(1 / 3)
     assert metrics.multilabel(none & False, none & False)["macro_f1"] == 0
+    one = np.array([[1, 0], [1, 0], [1, 0], [0, 0], [0, 0]], np.bool_)
+    found = one & np.array([[1], [0], [0], [0], [0]], np.bool_)
+    assert metrics.multilabel(one, found)["macro_f1"] == pytest.approx(0.5)  # of the class, not of its lack
 
 
 def test_numbers() -> None:

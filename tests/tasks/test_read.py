@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -187,13 +188,17 @@ def test_parquet(tmp_path: Path) -> None:
         ),  # MultiCoNER
         (
             "a.iob2",
-            "# sent_id = 1\n# text = O Rui Sá\nO\tO\nRui\tB-PER\nSá\tI-PER\n\n# text = vive\nvive\tO\n",
+            "# sent_id = 1\n# text = B-12\nO\tO\nRui\tB-PER\nSá\tI-PER\n\n# text = vive\nvive\tO\n",
         ),
         (
             "a.conll",
             "#begin document (a); part 000\nO\tO\nRui\tPER\nSá\tPER\n\nvive\tO\n\n#end document\n",
         ),  # OntoNotes
-        ("a.tsv", "Token\tNER_tag\nO\tO\nRui\tB-PER\nSá\tI-PER\n\nvive\tO\n"),  # a header
+        ("a.tsv", "# newdoc\n# id = 1\n\n# newpar\nO\tO\nRui\tB-PER\nSá\tI-PER\n\nvive\tO\n"),
+        (
+            "a.tsv",
+            "# global.columns = a b\nToken\tNER_tag\nO\tO\nRui\tB-PER\nSá\tI-PER\n\nvive\tO\n",
+        ),  # a header
     ],
 )
 def test_tagged_words(tmp_path: Path, name: str, content: str) -> None:
@@ -375,6 +380,11 @@ def test_a_column_that_is_not_there(tmp_path: Path) -> None:
         texts(named, text="1", label="2")  # the names would become an example
     with pytest.raises(InputError, match="column text cannot be a text and its label: name two"):
         texts(named, text="text", label="text")
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(
+        InputError, match="pipe.csv is a pipe or a device, no file: write what it gives to a file"
+    ):
+        read_examples("classify", tmp_path / "pipe.csv")
     with pytest.raises(InputError, match="there is no .*nowhere.csv"):
         texts(tmp_path / "nowhere.csv")
     with pytest.raises(InputError, match="^standard input is not read here: write it to a file"):

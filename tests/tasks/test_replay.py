@@ -71,7 +71,7 @@ def test_forgetting_of_the_replayed_text_is_called_that(tmp_path: Path, taught: 
     """A model that learns from the text it is measured on says little of what it forgot."""
     other = tmp_path / "other.txt"
     other.write_text(text.read_text("utf-8"), "utf-8")
-    for measured, replayed in ((text.parent / "." / text.name, True), (other, False)):
+    for measured, replayed in ((f"pt={text.parent}/pl*.txt", True), (other, False)):
         out = tmp_path / f"out-{replayed}"
         given: dict[str, Any] = {"replay_text": str(text), "report_forgetting": str(measured), "epochs": 1}
         assert forgotten(tuned(taught, out, **given)).replayed == replayed

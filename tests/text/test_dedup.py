@@ -1,7 +1,8 @@
 import json
+import os
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +184,30 @@ def test_two_cannot_write_one_file(tmp_path: Path, corpus: list[str]) -> None:
     assert run(tmp_path, corpus, progress=Meanwhile("compare", second))[0].kept == 31
     assert refused
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.jsonl"]
+
+
+@pytest.mark.parametrize("first", ["lock", "bands"])
+def test_one_who_comes_while_a_folder_is_cleared_keeps_his_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    """Whatever the order in which the disk lists them."""
+    output, rooms = tmp_path / "out.jsonl", list[Any]()
+    unlink, listed = os.unlink, os.scandir
+
+    def look(*given: Any) -> Any:
+        with listed(*given) as found:
+            return nullcontext(iter(sorted(found, key=lambda entry: entry.name != first)))
+
+    def remove(path: Any, *given: Any, **more: Any) -> None:
+        unlink(path, *given, **more)
+        if os.fspath(path).endswith("lock") and not rooms:
+            rooms.append(module._room(output))
+            (rooms[0].__enter__() / "bands").write_text("of the next")
+
+    with module._room(output) as folder:
+        (folder / "bands").write_text("of the first")
+        monkeypatch.setattr("os.scandir", look)
+        monkeypatch.setattr("os.unlink", remove)
+    assert (folder / "bands").read_text() == "of the next"
+    rooms[0].__exit__(None, None, None)
+    assert list(tmp_path.iterdir()) == []

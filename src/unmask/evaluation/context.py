@@ -64,9 +64,9 @@ class Context:
         """The files that some patterns mean, each once, by their names; where two are alike, with folders."""
         paths = list(dict.fromkeys(path for pattern in patterns for path in self.found.paths(pattern)))
         alike = Counter(path.stem for path in paths)
-        root = commonpath([path.parent for path in paths])
+        root = commonpath([path.absolute().parent for path in paths])
         return [
-            (path.stem if alike[path.stem] == 1 else path.relative_to(root).as_posix(), path)
+            (path.stem if alike[path.stem] == 1 else path.absolute().relative_to(root).as_posix(), path)
             for path in paths
         ]
 

@@ -17,7 +17,8 @@ from unmask.text.stream import numbered_lines
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 _LINE = 1 << 20
-_BEYOND = 2.0  # no cosine is as large, rounding and all
+_DIGITS = 6  # of a cosine: where two vectors are the same, the further ones are noise
+_BEYOND = 2.0  # no cosine is as large
 Use = tuple[list[str], int]  # words, and which of them is meant
 
 
@@ -92,7 +93,7 @@ def cosines(model: Predictor, uses: Sequence[Use], progress: Progress) -> Floats
     vectors /= np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
     half = len(uses) // 2
     cosine: Floats = (vectors[:, :half] * vectors[:, half:]).sum(-1)
-    return cosine
+    return cosine.round(_DIGITS)
 
 
 def best_threshold(values: Floats, same: Bools) -> tuple[float, float]:

@@ -13,8 +13,10 @@ DOCUMENT = "-DOCSTART-"
 """The word that stands where a document begins."""
 _LANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z-]{2,9})?|simple):(?!//)")
 _SENTENCES = 20  # of which every word must name the language, so that `re:` or `ftp:` is none
-_COMMENT = re.compile(r"#\s.*=|#(begin|end) document\b")
-"""As `# sent_id = 3`, `# id 7 domain=en` or `#begin document (news);`."""
+_COMMENT = re.compile(r"# \S+ = |# new(doc|par)\b|#(begin|end) document\b")
+"""As `# text = Hepatitis B`, `# newpar` or `#begin document (news);`."""
+_OTHER_COMMENT = re.compile(r"#\s.*=")
+"""As `# id 7 domain=en`; but `# _ Number=Sing O` is a word."""
 _WORDS = ("word", "words", "token", "tokens", "form", "palavra", "palavras")
 _TAGS = (
     "tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "pos", "pos_tag", "pos_tags", "etiqueta",
@@ -74,10 +76,10 @@ def _is_entity(tag: str) -> bool:
 
 def _sentences(source: Source) -> Iterator[list[tuple[int, list[str]]]]:
     """The columns of each line, with its number, sentence by sentence; comments and a header are no words."""
-    for block in conllu.blocks(source):
+    for place, block in enumerate(conllu.blocks(source)):
         lines = dropwhile(lambda numbered: is_comment(numbered[1]), block)
         rows = [(number, split_line(line)) for number, line in lines]
-        if rows and rows[0][0] == 1 and is_header(rows[0][1]):
+        if rows and place == 0 and is_header(rows[0][1]):
             rows = rows[1:]
         if words := [(number, row) for number, row in rows if row[0] != DOCUMENT]:
             yield words
@@ -85,7 +87,9 @@ def _sentences(source: Source) -> Iterator[list[tuple[int, list[str]]]]:
 
 def is_comment(line: str) -> bool:
     """Whether a line above a sentence is about it; a sentence may begin with the word `#`."""
-    return _COMMENT.match(line) is not None and not _is_entity(split_line(line)[-1])
+    if _COMMENT.match(line):
+        return True
+    return _OTHER_COMMENT.match(line) is not None and not _is_entity(split_line(line)[-1])
 
 
 def is_header(row: Sequence[str]) -> bool:

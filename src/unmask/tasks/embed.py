@@ -33,7 +33,7 @@ from unmask.tasks.contrast import Contrast, ContrastLoss, contrast_items, contra
 from unmask.tasks.divergence import DivergedError, check_begin, check_steps, judged
 from unmask.tasks.examples import TextExample, count_repeated
 from unmask.tasks.finetune import file_name
-from unmask.tasks.read import open_source, refuse_columns_of_lines, rows_of
+from unmask.tasks.read import file_form, open_source, refuse_columns_of_lines, rows_of
 from unmask.tasks.rows import narrow, read_rows, widen
 from unmask.tasks.settings import EmbedConfig
 from unmask.text import find_sources, read_documents
@@ -272,7 +272,7 @@ class _Training:
 def read_texts(path: Path | str, columns: Columns = USUAL) -> list[TextExample]:
     """Pairs, with their scores if there are any, or texts alone: a table, XML pairs, or lines of a .txt."""
     path = Path(path)
-    if path.exists() and ".txt" in path.suffixes:
+    if path.exists() and file_form(path) == ".txt":
         refuse_columns_of_lines(path, columns)
         documents = read_documents(find_sources([str(path)])[0], TextConfig(documents="line"))
         return [TextExample(document.text) for document in documents]

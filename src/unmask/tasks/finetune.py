@@ -6,6 +6,7 @@ out/
   report.html    curves, classes, mistakes, calibration
 """
 
+import os
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -41,7 +42,16 @@ from unmask.tasks.kinds import Evaluation, TaskKind, hold_out
 from unmask.tasks.lora import merge
 from unmask.tasks.questions import Questions
 from unmask.tasks.read import TASKS, Task, read_examples
-from unmask.tasks.replay import MEASURED, REPLAYED, Feed, Measure, MixedFeed, PlainBatches, PlainText
+from unmask.tasks.replay import (
+    MEASURED,
+    REPLAYED,
+    Feed,
+    Measure,
+    MixedFeed,
+    PlainBatches,
+    PlainText,
+    source_of,
+)
 from unmask.tasks.report import write_report
 from unmask.tasks.rows import read_rows
 from unmask.tasks.run import FinetuneResult, Material, Run
@@ -114,6 +124,7 @@ def finetune(  # noqa: PLR0913  the last is given by name alone
     with repeatable(made.machine), polite_signals() as wish:
         known = _plain(made, settings.report_forgetting, MEASURED)
         measure = None if known is None else Measure(made.folder, known, settings.seed, made.machine)
+        replayed = _replayed(settings)  # now, while the files are there
         runs = _train(made, Path(out), wish, progress)
         best = max(runs, key=lambda run: run.score)
         result = _result(made, task, runs, best, str(out), wish.asked_by)
@@ -129,8 +140,7 @@ def finetune(  # noqa: PLR0913  the last is given by name alone
         made.kind.finish(network)
         if measure is not None:
             with progress.stage("measuring what was forgotten"):
-                lost = replace(measure(network), replayed=_replayed(settings))
-            result = replace(result, forgetting=lost)
+                result = replace(result, forgetting=replace(measure(network), replayed=replayed))
         if "mlm" in network.heads and not settings.replay_text:
             del network.heads["mlm"]  # it was kept to measure by, and did not learn
         _save(network, Path(out), made, result, runs, evaluation, overwrite)
@@ -254,8 +264,8 @@ def _plain(made: Material, path: str | None, tokens: int) -> PlainText | None:
 
 def _replayed(settings: FinetuneConfig) -> bool:
     """Whether forgetting is measured on the very text that is replayed."""
-    replayed, measured = settings.replay_text, settings.report_forgetting
-    return bool(replayed and measured) and Path(str(replayed)).samefile(str(measured))
+    texts = [text for text in (settings.replay_text, settings.report_forgetting) if text]
+    return len({os.path.realpath(source_of(text).path or "-") for text in texts}) < len(texts)
 
 
 def load_examples(task: Task, source: Examples, columns: Columns, progress: Progress = SILENT) -> list[Any]:

@@ -68,6 +68,10 @@ def open_source(task: Task, path: Path) -> tuple[Source, str]:
         raise InputError(f"there is no {path}")
     if path.is_dir():
         raise InputError(f"{path} is a folder: name a file")
+    if not path.is_file():  # it could be read only once
+        raise InputError(
+            f"{path} is a pipe or a device, no file: write what it gives to a file, and name that"
+        )
     form = file_form(path)
     if form not in _FORMATS[task]:
         raise InputError(

@@ -22,7 +22,7 @@ from unmask.errors import InputError, ModelError
 from unmask.model.network import Model
 from unmask.model.weights import LoadReport
 from unmask.tasks.batches import TaskBatch, TaskFeed
-from unmask.text import Cleaner, find_sources, read_documents
+from unmask.text import Cleaner, Source, find_sources, read_documents
 from unmask.tokenizer import Tokenizer
 from unmask.train.feed import StepInput
 from unmask.train.machine import Machine
@@ -183,11 +183,16 @@ class WithReplay:
         return self._task if isinstance(batch, TaskBatch) else self._plain
 
 
+def source_of(path: Path | str) -> Source:
+    """The file that is read of what was named."""
+    return find_sources([str(path)])[0]
+
+
 def _encoded(path: Path | str, tokenizer: Tokenizer, most: int) -> Iterator[tuple[NDArray[Any], ...]]:
     """Ids, flags and lengths of the file's documents, until there are enough tokens."""
     config = TextConfig()
     clean, encoder = Cleaner(config), Encoder(tokenizer)
-    documents = read_documents(find_sources([str(path)])[0], config)
+    documents = read_documents(source_of(path), config)
     texts = (text for text, reason in (clean(document.text) for document in documents) if not reason)
     found = 0
     while part := list(islice(texts, _TOGETHER)):

@@ -5,11 +5,10 @@ signatures are alike enough, and keep the first document of every cluster.
 """
 
 import json
-import shutil
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -93,12 +92,16 @@ def deduplicate(
 def _room(output: Path) -> Iterator[Path]:
     """A folder to work in beside the output, which is ours alone until then; it goes at the end."""
     folder = output.with_name(f".{output.name}.dedup")
-    with folder_lock(folder / "lock", output):
+    lock = folder / "lock"
+    with folder_lock(lock, output):
         try:
             check_new(output)
             yield folder
-        finally:  # before others can have the lock
-            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            with suppress(OSError):  # the lock last: once it is gone, what comes there is of others
+                for path in sorted(folder.iterdir(), key=lock.__eq__):
+                    path.unlink()
+                folder.rmdir()
 
 
 def band_rows(threshold: float) -> int:
