@@ -10,9 +10,9 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "unmask"
 # Each stage may import itself and the stages on its left.
 STAGES = "text tokenizer data model checkpoint predict analyse train tasks evaluation".split()
-EVERYONE = {"charts", "errors", "config", "files", "processes", "progress", "report", "runs", "target"}
+EVERYONE = set("charts config errors files processes progress report runs sections target".split())
 SERVE_MAY = EVERYONE | set(STAGES[: STAGES.index("analyse") + 1])
-MODEL_MAY = {"config", "errors", "model"}
+MODEL_MAY = {"config", "errors", "model", "sections"}
 
 
 def modules() -> list[Path]:

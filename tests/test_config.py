@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unmask.config import Change, Recipe, known_keys, load_recipe, recipe_names, write_recipe
+from unmask.config import Recipe, load_recipe, recipe_names, write_recipe
 from unmask.errors import ConfigError
 from unmask.model.published import read_config
+from unmask.sections import Change, known_keys
 
 
 def test_defaults_need_no_file() -> None:
@@ -86,7 +87,7 @@ def test_a_section_takes_no_value(change: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_recipe(None, [change])
     assert str(caught.value).startswith(says)
-    assert not {"tokenizer", "batch.mask"} & set(known_keys())
+    assert not {"tokenizer", "batch.mask"} & set(known_keys(Recipe))
 
 
 def test_an_unknown_section_is_told_by_its_keys(tmp_path: Path) -> None:
@@ -181,7 +182,7 @@ def test_a_recipe_is_frozen() -> None:
         Recipe().seed = 1  # type: ignore[misc]
 
 
-@given(st.sampled_from(sorted(known_keys())), st.text(max_size=8))
+@given(st.sampled_from(sorted(known_keys(Recipe))), st.text(max_size=8))
 def test_any_change_is_applied_or_explained(key: str, value: str) -> None:
     try:
         assert isinstance(load_recipe(None, [f"{key}={value}"]), Recipe)

@@ -16,8 +16,9 @@ from typing import Any
 import typer
 
 import unmask
-from unmask import config
 from unmask.cli import app
+from unmask.config import Recipe
+from unmask.sections import Section
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 WRITTEN = "<!-- Written by tools/reference.py from the source: change that, and run it again. -->\n"
@@ -213,19 +214,19 @@ def _line(text: str) -> str:
 def _recipe_keys() -> str:
     """Every key that `--set` and a recipe's TOML know."""
     told = ["## Keys of a recipe\n", "For `--set section.key=value` and TOML files.\n"]
-    for name, field in config.Recipe.model_fields.items():
+    for name, field in Recipe.model_fields.items():
         section = field.annotation
-        if isinstance(section, type) and issubclass(section, config.Section):
+        if isinstance(section, type) and issubclass(section, Section):
             told += _keys(section, name)
     return "\n".join(told)
 
 
-def _keys(section: type[config.Section], prefix: str) -> list[str]:
+def _keys(section: type[Section], prefix: str) -> list[str]:
     node, inner = _source(section), []
     told = [f"### [{prefix}]\n", f"{_text(node)}\n", "| key | default | meaning |", "| --- | --- | --- |"]
     for name, _, default, text in _fields(node):
         kind = section.model_fields[name].annotation
-        if isinstance(kind, type) and issubclass(kind, config.Section):
+        if isinstance(kind, type) and issubclass(kind, Section):
             inner += _keys(kind, f"{prefix}.{name}")
         else:
             told.append(f"| `{name}` | {default} | {text} |")

@@ -20,11 +20,11 @@ from typer.testing import CliRunner
 
 from unmask.checkpoint import load_model, save_model
 from unmask.cli import app
-from unmask.config import Change, load_settings
 from unmask.errors import ConfigError, InputError, UserError
 from unmask.predict.cloze import Cloze
 from unmask.predict.masked import MaskedLM
 from unmask.progress import Progress, Stage
+from unmask.sections import Change, load_settings
 from unmask.tasks.batches import make_batch
 from unmask.tasks.comparison import Comparison
 from unmask.tasks.examples import TextExample

@@ -21,12 +21,12 @@ from typer.testing import CliRunner
 import unmask
 from unmask.checkpoint import load_model, save_model
 from unmask.cli import app
-from unmask.config import Change, load_settings
 from unmask.errors import ConfigError, InputError, ModelError, OutputError, UserError
 from unmask.model.network import Model
 from unmask.predict import Answerer, Classifier, Tagger
 from unmask.progress import SILENT, Progress, Stage
 from unmask.runs import read_metrics
+from unmask.sections import Change, load_settings
 from unmask.tasks.columns import Columns
 from unmask.tasks.examples import QuestionExample, Span, TaggedExample, TextExample, count_repeated
 from unmask.tasks.finetune import finetune

@@ -9,10 +9,11 @@ from tests.tasks.conftest import reviews
 
 import unmask
 from unmask.checkpoint import load_model
-from unmask.config import ModelConfig, load_settings
+from unmask.config import ModelConfig
 from unmask.errors import ConfigError
 from unmask.model.network import Model
 from unmask.predict import Classifier
+from unmask.sections import load_settings
 from unmask.tasks.finetune import finetune
 from unmask.tasks.lora import Adapter, adapt, merge
 from unmask.tasks.settings import EmbedConfig, FinetuneConfig

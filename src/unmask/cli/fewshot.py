@@ -69,7 +69,7 @@ def fewshot(
     """
     from dataclasses import asdict
 
-    from unmask.config import load_settings
+    from unmask.sections import load_settings
     from unmask.tasks.columns import Columns
     from unmask.tasks.settings import FewshotConfig
 

@@ -20,7 +20,7 @@ from unmask.cli.options import (
 from unmask.progress import counted
 
 if TYPE_CHECKING:
-    from unmask.config import Change
+    from unmask.sections import Change
     from unmask.tasks.embed import EmbedResult
     from unmask.tasks.run import FinetuneResult
     from unmask.tasks.settings import FinetuneConfig
@@ -166,9 +166,9 @@ def finetune(
     """
     from dataclasses import asdict
 
-    from unmask.config import Change, load_settings
     from unmask.errors import ConfigError
     from unmask.predict.folders import find_folder
+    from unmask.sections import Change, load_settings
     from unmask.target import check_target
     from unmask.tasks.columns import Columns
     from unmask.tasks.settings import EmbedConfig, FinetuneConfig

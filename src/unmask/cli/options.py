@@ -18,9 +18,9 @@ from unmask.progress import SILENT, Progress
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from unmask.config import Change, Section
     from unmask.predict import MaskedLM
     from unmask.predict.predictor import Predictor
+    from unmask.sections import Change, Section
 
 UsageError: Any = typer.BadParameter.__base__  # typer has its own click, or not, and does not export it
 
@@ -167,7 +167,7 @@ def changes(given: Sequence[str] | None, **options: Any) -> "list[str | Change]"
 
     Of an option with a default nobody could tell whether it was given: these have none.
     """
-    from unmask.config import Change
+    from unmask.sections import Change
 
     own = [
         Change(f"--{key.rpartition('__')[2].replace('_', '-')}", key.replace("__", "."), value)
@@ -237,7 +237,7 @@ def with_settings(
 
 def _advice(option: str, known: set[str], section: "type[Section]") -> str | None:
     """The setting of that name, else an option much like it, else a setting like it."""
-    from unmask.config import keys_below
+    from unmask.sections import keys_below
 
     key = option.removeprefix("--").replace("-", "_")
     if below := keys_below(key, section):
@@ -247,7 +247,7 @@ def _advice(option: str, known: set[str], section: "type[Section]") -> str | Non
 
 
 def _meant(option: str, key: str, known: set[str], section: "type[Section]") -> str | None:
-    from unmask.config import close_keys, list_form
+    from unmask.sections import close_keys, list_form
 
     close = close_keys(key, section)
     alike = difflib.get_close_matches(option, sorted(known), n=1, cutoff=0.8)

@@ -98,7 +98,7 @@ def pretrain(
     """
     from dataclasses import asdict
 
-    from unmask.config import Change
+    from unmask.sections import Change
     from unmask.train.start import settle
 
     taught = [Change("--teacher", "objective.teachers", teachers)] if teachers else []

@@ -21,7 +21,7 @@ from unmask.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from unmask.config import Change
+    from unmask.sections import Change
     from unmask.tokenizer import Tokenizer
     from unmask.tokenizer.report import VocabularyReport
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from unmask.config import Positive, Section, Share
 from unmask.errors import ConfigError, InputError
 from unmask.files import digest, file_digest
+from unmask.sections import Positive, Section, Share
 from unmask.tasks.settings import FinetuneConfig
 from unmask.text.sources import FORMATS, split_suffix
 

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from unmask.config import RECIPES, ModelConfig, checked, load_recipe
+from unmask.config import RECIPES, ModelConfig, load_recipe
 from unmask.errors import ConfigError
 from unmask.model.families import FAMILIES
+from unmask.sections import checked
 
 _WITH_RECIPES = (
     "bert-base", "bert-large", "spanbert-base", "roberta-base", "roberta-large", "xlmr-base", "xlmr-large"

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from unmask.config import Strict
+from unmask.sections import Strict
 
 Text = Annotated[str, Field(examples=["The river rose."])]
 Texts = str | list[str]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.checkpoint import read_values, save_model
-from unmask.config import ModelConfig, Needs, unread
+from unmask.config import ModelConfig
 from unmask.errors import ConfigError, InputError
 from unmask.model.network import Model
 from unmask.model.published import read_config
@@ -24,6 +24,7 @@ from unmask.predict.settings import TaskSettings
 from unmask.predict.tasks import TaskModel
 from unmask.progress import SILENT, Progress, counted, held
 from unmask.runs import Metrics
+from unmask.sections import Needs, unread
 from unmask.target import check_room, check_target
 from unmask.tasks.batches import Item, TaskFeed
 from unmask.tasks.card import task_card

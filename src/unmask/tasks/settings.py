@@ -6,20 +6,10 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from unmask.config import (
-    UNREAD,
-    AnySection,
-    Count,
-    ModelConfig,
-    Needs,
-    Positive,
-    Section,
-    Share,
-    TrainConfig,
-    unread,
-)
+from unmask.config import ModelConfig, TrainConfig
 from unmask.errors import ConfigError
 from unmask.predict.settings import STRIDE
+from unmask.sections import UNREAD, AnySection, Count, Needs, Positive, Section, Share, unread
 
 LORA_LR = HIGHEST_LR = 1e-3
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]

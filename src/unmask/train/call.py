@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unmask.config import Change
 from unmask.progress import SILENT, Progress
+from unmask.sections import Change
 from unmask.train.start import Text, settle
 
 if TYPE_CHECKING:

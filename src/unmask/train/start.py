@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unmask.config import Change, Recipe, check_changes, load_recipe
+from unmask.config import Recipe, check_changes, load_recipe
 from unmask.errors import ConfigError
 from unmask.predict.folders import find_folder
 from unmask.runs import RECIPE
+from unmask.sections import Change
 from unmask.target import check_place
 from unmask.text import Source, find_sources
 
