@@ -11,8 +11,8 @@ run/
 
 import math
 import signal
-from collections.abc import Generator, Iterator
-from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from collections.abc import Generator
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,26 +21,27 @@ import torch
 
 from unmask import __version__
 from unmask.checkpoint import save_model
-from unmask.config import Recipe, load_recipe, write_recipe
+from unmask.config import Recipe, write_recipe
 from unmask.data.plan import Position
 from unmask.data.shards import Corpus, verify, without_validation
 from unmask.errors import ConfigError, CorpusError, ModelError, OutputError, UserError
 from unmask.files import digest
 from unmask.predict.folders import model_fingerprint
-from unmask.processes import folder_lock, worker_errors
+from unmask.processes import worker_errors
 from unmask.progress import SILENT, Progress, Stage
-from unmask.runs import METRICS, RECIPE, Metrics
-from unmask.target import CONFIG, check_target, copy_model
+from unmask.runs import RECIPE, Metrics
+from unmask.target import CONFIG, copy_model
 from unmask.train import parallel
 from unmask.train.board import Board, check_tensorboard
 from unmask.train.card import model_card
 from unmask.train.cloze import Clozes
 from unmask.train.feed import feed
+from unmask.train.folder import alone, begin, check_begun, check_folder, check_same_recipe
 from unmask.train.frequency import token_counts
 from unmask.train.loop import Counters, StepRecord
 from unmask.train.machine import Machine, repeatable
 from unmask.train.material import Material, gather
-from unmask.train.plan import PLAN, Clock, RunPlan, make_plan, make_trainer, run_plan, write_plan
+from unmask.train.plan import Clock, RunPlan, make_plan, make_trainer, run_plan, write_plan
 from unmask.train.report import REPORT, write_report
 from unmask.train.schedule import Schedule
 from unmask.train.signals import Wish, polite_signals
@@ -52,11 +53,6 @@ _SKIPS = 5  # steps in a row that may fail before the weights go back to the las
 _ROLLBACKS = 3  # how often they may before the run gives up
 _EVAL_EVERY = 10  # steps between validations at least, unless the recipe says so
 _LINES = 5000  # at most so many training steps are written to metrics.jsonl
-_MARKS = ("checkpoints", METRICS, PLAN, "vocab", "shards")
-"""One of these is there as soon as a run has begun."""
-_LOCK = ".lock"
-_FREE = {f"train.{name}" for name in ("save_every", "keep", "workers", "parallel", "micro_tokens")}
-"""Settings that may change when a run goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +95,13 @@ def pretrain(
         if parallel.rank() > 0:
             progress = SILENT
         with parallel.first_alone():
-            _check_folder(run, resume)
+            check_folder(run, resume)
             if parallel.rank() == 0:
-                held.enter_context(_alone(run))
-                _check_folder(run, resume)  # another may have been here meanwhile
-                _begin(run)
+                held.enter_context(alone(run))
+                check_folder(run, resume)  # another may have been here meanwhile
+                begin(run)
             if resume:
-                _check_begun(run, recipe)
+                check_begun(run, recipe)
             material = gather(recipe, run, start, progress)
             if resume and not checkpoints(run / "checkpoints"):
                 progress.say(f"{run} holds no checkpoint yet: the run begins")
@@ -124,10 +120,10 @@ def dry_run(recipe: Recipe, run: Path, start: Start, progress: Progress = SILENT
         if parallel.rank() > 0:
             progress = SILENT
         with parallel.first_alone():
-            _check_folder(run, resume=True)
+            check_folder(run, resume=True)
             if parallel.rank() == 0:
-                held.enter_context(_alone(run))
-            _check_begun(run, recipe)
+                held.enter_context(alone(run))
+            check_begun(run, recipe)
             material = gather(recipe, run, start, progress)
         machine = Machine.choose(recipe.train)
         with repeatable(machine):
@@ -200,7 +196,7 @@ class Pretraining:
                 raise ModelError(f"no checkpoint in {folder} is whole: delete that folder to begin again")
             return
         facts = snapshot.facts
-        _check_same_recipe(facts["recipe"], self._material.recipe)
+        check_same_recipe(facts["recipe"], self._material.recipe)
         if facts["corpus"] != self._material.corpus.fingerprint:
             raise CorpusError(
                 f"{self._material.corpus.folder} changed since this run began: bring the old shards back, "
@@ -457,51 +453,6 @@ def _agreed(wish: Wish) -> bool:
     return parallel.total([float(wish.asked_by is not None)])[0] > 0
 
 
-def _check_folder(run: Path, resume: bool) -> None:
-    if run.exists() and not run.is_dir():
-        raise OutputError(f"{run} is a file: name a folder for the run")
-    begun = bool(checkpoints(run / "checkpoints"))
-    if begun and not resume:
-        raise OutputError(f"{run} holds a run already: add --resume to go on with it, or name another folder")
-    if parallel.rank() > 0:
-        return
-    if (run / CONFIG).is_file():
-        raise OutputError(f"{run} holds a model: name a folder of its own for the run")
-    others = run.is_dir() and any(path.name[0] != "." and path.name != RECIPE for path in run.iterdir())
-    if others and not any((run / name).exists() for name in _MARKS):
-        raise OutputError(f"{run} holds other files and no run: name a folder of its own for the run")
-
-
-@contextmanager
-def _alone(run: Path) -> Iterator[None]:
-    """Have the folder alone; if nothing comes of it, it is as before."""
-    made = [path for path in (run, *run.parents) if not path.exists()]
-    with folder_lock(run / _LOCK, run):
-        try:
-            yield
-        finally:  # before others can have the lock
-            with suppress(OSError):  # it holds something
-                if [path.name for path in run.iterdir()] == [_LOCK]:
-                    (run / _LOCK).unlink()
-                for path in made:
-                    path.rmdir()
-
-
-def _begin(run: Path) -> None:
-    """What a run needs of its folder, before it is trained for."""
-    for name in ("best", "model"):
-        check_target(run / name, overwrite=True)
-    if not checkpoints(run / "checkpoints"):
-        (run / PLAN).unlink(missing_ok=True)  # of a run that was killed before its first checkpoint
-
-
-def _check_begun(run: Path, recipe: Recipe) -> None:
-    """Compare with the settings of the run that goes on, before its text is prepared with others."""
-    if checkpoints(run / "checkpoints") and (run / RECIPE).is_file():
-        old = load_recipe(run / RECIPE)
-        _check_same_recipe(old.model_dump(mode="json"), recipe.model_copy(update={"model": old.model}))
-
-
 def _check_same_everywhere(material: Material) -> None:
     """Processes on several machines may have been given different things."""
     if parallel.ranks() == 1:
@@ -513,20 +464,3 @@ def _check_same_everywhere(material: Material) -> None:
             f"process {parallel.rank()} has another recipe, other shards or another model to begin with "
             "or to learn from than process 0: give all the same"
         )
-
-
-def _check_same_recipe(old: dict[str, Any], new: Recipe) -> None:
-    """A run goes on with the settings it began with; one that did not exist then had its default."""
-    before = _flat(Recipe().model_dump(mode="json")) | _flat(old)
-    now = _flat(new.model_dump(mode="json"))
-    changed = [key for key in now if key not in _FREE and now[key] != before[key]]
-    if changed:
-        told = (f"without {key}" if before[key] is None else f"with {key}={before[key]}" for key in changed)
-        raise ConfigError(f"this run began {', '.join(told)}: go on with the same settings")
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return flat
