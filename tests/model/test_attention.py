@@ -146,13 +146,35 @@ class Watch(torch.utils._python_dispatch.TorchDispatchMode):
         return out
 
 
-def test_a_window_costs_no_square() -> None:
+@pytest.mark.parametrize("engine", ["grids", "runs"])
+def test_a_window_costs_no_square(engine: Engine) -> None:
     """The largest tensor of a local layer grows with the length, not with its square."""
     length, window = 4096, 16
     q, k, v = torch.randn(3, length, 1, 4)
     with Watch() as made:
-        attention(q, k, v, layout_of([length]), window, engine="grids")
+        attention(q, k, v, layout_of([length]), window, engine=engine)
     assert max(made.sizes) < 8 * length * window < length * length
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch's compiler
+def test_a_compiler_leaves_out_what_follows_the_lengths() -> None:
+    """Else it would begin anew with each batch, and complain of what it cannot take."""
+    graphs: list[torch.fx.GraphModule] = []
+
+    def capture(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    first = 0
+    compiled = torch.compile(
+        lambda q, layout: attention(q * 2, q, q, layout, 4) + 1, backend=capture, dynamic=True
+    )
+    for lengths in ([5, 7, 7], [3, 50, 20, 20], [200, 3], [9]):
+        q = torch.randn(sum(lengths), 2, 4, requires_grad=True)
+        expected = attention(q * 2, q, q, layout_of(lengths), 4) + 1
+        torch.testing.assert_close(compiled(q, layout_of(lengths)), expected)
+        first = first or len(graphs)
+    assert len(graphs) == first
 
 
 @pytest.mark.parametrize("engine", ["grids", "eager"])
@@ -177,14 +199,27 @@ def test_an_empty_sequence_is_no_trouble() -> None:
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.lists(st.integers(1, 300), min_size=1, max_size=6), windows, st.booleans())
-def test_a_sequence_does_not_depend_on_the_others(sizes: list[int], window: int | None, causal: bool) -> None:
+@given(
+    st.lists(st.integers(1, 300), min_size=1, max_size=6),
+    windows,
+    st.booleans(),
+    st.sampled_from(["grids", "runs"]),
+)
+def test_a_sequence_does_not_depend_on_the_others(
+    sizes: list[int], window: int | None, causal: bool, engine: Engine
+) -> None:
     """To the bit: eight-bit products would round what differs in the last place to another number."""
     torch.manual_seed(0)
     q, k, v = torch.randn(3, sum(sizes), 2, 8)
-    whole = attention(q, k, v, layout_of(sizes, causal), window, engine="grids")
+    whole = attention(q, k, v, layout_of(sizes, causal), window, engine=engine)
     for n, *parts in zip(sizes, *(x.split(sizes) for x in (q, k, v, whole)), strict=True):
-        assert attention(*parts[:3], layout_of([n], causal), window, engine="grids").equal(parts[3])
+        assert attention(*parts[:3], layout_of([n], causal), window, engine=engine).equal(parts[3])
+
+
+def test_the_engine_does_not_depend_on_the_others() -> None:
+    q, k, v = torch.randn(3, 320, 2, 8)
+    short = attention(q[:20], k[:20], v[:20], layout_of([20]), 8)
+    assert attention(q, k, v, layout_of([20, 300]), 8)[:20].equal(short)
 
 
 @settings(deadline=None, max_examples=20)
@@ -212,7 +247,6 @@ def test_the_engine_on_a_cpu() -> None:
     with torch.no_grad():
         assert choose_engine(q, layout_of([3])) == "runs"
         assert choose_engine(q.bfloat16(), layout_of([3])) == "grids"
-        assert choose_engine(q, layout_of([300]), 64) == "grids"  # else its cost were a square
     grid = Layout(torch.tensor([0, 3]).int(), 3, mask=torch.ones(1, 3, dtype=torch.bool))
     assert choose_engine(q, grid) == "eager"
 

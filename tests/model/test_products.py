@@ -34,6 +34,24 @@ def test_values_and_gradients(bias: bool, rows: int) -> None:
 
 
 @pytest.mark.usefixtures("through_onednn")
+def test_gradients_have_gradients() -> None:
+    given = [torch.randn(*shape, requires_grad=True) for shape in ((5, 4), (3, 4), (3,))]
+    exact = [each.detach().double().requires_grad_() for each in given]
+    second = []
+    for each in (given, exact):
+        first = torch.autograd.grad(linear(*each).pow(3).sum(), each, create_graph=True)
+        second.append(torch.autograd.grad(sum(one.square().sum() for one in first), each))
+    for one, other in zip(*second, strict=True):
+        assert (one - other).norm() < 1e-5 * other.norm()
+
+
+@pytest.mark.usefixtures("through_onednn")
+def test_shifts_may_lie_apart() -> None:
+    x, weight, bias = torch.randn(5, 8), torch.randn(3, 8), torch.randn(6)[::2]
+    torch.testing.assert_close(linear(x, weight, bias), x @ weight.T + bias, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("through_onednn")
 def test_only_what_learns_gets_gradients() -> None:
     layer, x = Linear(4, 3), torch.randn(2, 4)
     layer.weight.requires_grad_(False)

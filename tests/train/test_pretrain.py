@@ -198,6 +198,8 @@ def test_a_heavy_model_is_estimated_from_few_of_its_blocks(
     assert found.tokens_per_s == pytest.approx(step / cost(40, step).seconds)
     assert found.memory_bytes == cost(40, step // 2).memory
     assert (tmp_path / "forget").read_text() == "5"
+    monkeypatch.setattr(plan, "_FORGET", tmp_path)  # it is there, and nothing can be written to it
+    assert dry_run(deep, tmp_path / "run", Start(data=shards)).memory_bytes is None
 
 
 _LINES = ", or --set text.documents=line if every line is a document"

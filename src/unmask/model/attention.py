@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._compile import _disable_dynamo
 
 from unmask.model.grids import Grids, in_pieces, make_grids
 
@@ -33,7 +34,7 @@ class Layout:
     """Added to the scores of each page, 0 where a query sees a key, else −∞: (T / page, 1, page, page)."""
     near: Tensor | None = None
     """The same within the window."""
-    _grids: dict[tuple[int | None, int], Grids] = field(default_factory=dict)
+    _grids: dict[object, Grids] = field(default_factory=dict)
 
     def on_pages(self, positions: Tensor, window: int, dtype: torch.dtype) -> "Layout":
         """The same with what each query sees, worked out once for all blocks."""
@@ -66,11 +67,12 @@ class Layout:
         seen = distance >= (0 if self.causal else -length)
         return seen if window is None else seen & (distance.abs() <= window)
 
-    def grids(self, window: int | None, heads: int) -> Grids:
-        """How the sequences lie side by side, worked out once for all blocks that see as far."""
-        key = window, heads
+    def grids(self, window: int | None, heads: int, run: tuple[int, int] | None = None) -> Grids:
+        """How the sequences, or those of a run, lie side by side, worked out once for all alike blocks."""
+        key = window, heads, run
         if key not in self._grids:
-            made = make_grids(self.cu_seqlens.cpu().numpy(), window, self.causal, heads)
+            bounds = torch.arange(run[0] + 1) * run[1] if run else self.cu_seqlens.cpu()
+            made = make_grids(bounds.numpy(), window, self.causal, heads)
             self._grids[key] = made.to(self.cu_seqlens.device)
         return self._grids[key]
 
@@ -86,19 +88,26 @@ def attention(
 ) -> Tensor:
     """softmax(QKᵀ/√d)V within each sequence; q, k, v and the result are (T, H, d)."""
     if engine == "auto":
-        engine = choose_engine(q, layout, window)
+        engine = choose_engine(q, layout)
+    if engine in ("grids", "runs") and torch.compiler.is_compiling():
+        return _uncompiled(q, k, v, layout, window, dropout, engine)
     if engine == "varlen":
         return _varlen(q, k, v, layout, window, dropout)
     if engine == "pages":
         return _pages(q, k, v, layout, window, dropout)
     if engine == "grids":
-        return _grids(q, k, v, layout, window, dropout)
+        return _grids(q, k, v, layout.grids(window, q.shape[1]), dropout)
     if engine == "runs":
         return _runs(q, k, v, layout, window, dropout)
     return eager_attention(q, k, v, layout, window, dropout)[0]
 
 
-def choose_engine(q: Tensor, layout: Layout, window: int | None = None) -> Engine:
+# Their steps follow the lengths, so a compiler would begin anew with each batch. This finds the compiler when
+# it is called; `torch.compiler.disable` would load it now, which takes seconds.
+_uncompiled = _disable_dynamo(attention)
+
+
+def choose_engine(q: Tensor, layout: Layout) -> Engine:
     """The fastest engine that can do what is asked."""
     if layout.mask is not None:
         return "eager"
@@ -108,7 +117,7 @@ def choose_engine(q: Tensor, layout: Layout, window: int | None = None) -> Engin
         return "varlen"
     # Grids cost copies. They are worth it backward, where each call is dear, and in bfloat16: see `_mix`.
     exact = q.dtype != torch.bfloat16 and not (q.requires_grad and torch.is_grad_enabled())
-    return "runs" if exact and not in_pieces(layout.max_seqlen, window) else "grids"
+    return "runs" if exact else "grids"
 
 
 def _varlen(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None, dropout: float) -> Tensor:
@@ -141,22 +150,27 @@ def _grid(x: Tensor, count: int, length: int) -> Tensor:
 
 
 def _runs(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None, dropout: float) -> Tensor:
-    """Neighbours of equal length in one call, without a copy: batches are sorted by length."""
+    """Neighbours of equal length in one call, without a copy: batches are sorted by length.
+
+    Long ones under a window are taken in pieces, whatever stands beside them.
+    """
     sizes = [count * length for count, length in layout.runs]
     outputs = []
-    for run, *parts in zip(layout.runs, *(torch.split(x, sizes) for x in (q, k, v)), strict=True):
+    for run, a, b, c in zip(layout.runs, *(torch.split(x, sizes) for x in (q, k, v)), strict=True):
+        if in_pieces(run[1], window):
+            outputs.append(_grids(a, b, c, layout.grids(window, q.shape[1], run), dropout))
+            continue
         near = None if window is None or run[1] <= window + 1 else layout.visible(run[1], window)
-        a, b, c = (_grid(x, *run) for x in parts)
+        a, b, c = (_grid(x, *run) for x in (a, b, c))
         out = F.scaled_dot_product_attention(a, b, c, near, dropout, layout.causal and near is None)
         outputs.append(out.transpose(1, 2).flatten(0, 1))  # (b·l, H, d)
     return torch.cat(outputs) if outputs else torch.zeros_like(q)
 
 
-def _grids(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None, dropout: float) -> Tensor:
+def _grids(q: Tensor, k: Tensor, v: Tensor, grids: Grids, dropout: float) -> Tensor:
     """Sequences of like length in one call, (n, H, l, d); a short one never pays for a long one."""
     if not len(q):
         return torch.zeros_like(q)
-    grids = layout.grids(window, q.shape[1])
     outputs = [_mix(a, b, c, hidden, dropout) for a, b, c, hidden in grids.spread(q, k, v)]
     return grids.collect(outputs)
 

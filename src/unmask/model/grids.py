@@ -225,14 +225,9 @@ def _hidden(
     rows: Rows, asked: NDArray[np.bool_], there: NDArray[np.bool_], window: int | None, causal: bool
 ) -> Tensor | None:
     """What a query must not see: other sequences, fill, what is too far away or comes after it."""
-    distance = (
-        np.arange(rows.queries)[:, None] + rows.back - np.arange(rows.keys)
-    )  # positive towards the past
-    far = np.zeros(distance.shape, np.bool_)
-    if causal:
-        far |= distance < 0
-    if window is not None:
-        far |= np.abs(distance) > window
+    query, key = np.arange(rows.queries)[:, None] + rows.back, np.arange(rows.keys)
+    before = rows.keys if window is None else window
+    far = (key < query - before) | (key > query + (0 if causal else before))
     if not far.any():
         return None if there.all() else torch.from_numpy(~there[:, None, None])
     # A query that is fill is thrown away, but must see something or its softmax is not a number.

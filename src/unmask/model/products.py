@@ -28,9 +28,6 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     plain = x.dtype == weight.dtype == torch.float32 and x.device.type == "cpu" and x.ndim == 2 and len(x)
     if not plain or not _mkl_is_slow() or torch.is_autocast_enabled("cpu"):
         return F.linear(x, weight, bias)
-    if torch.is_grad_enabled() and any(each is not None and each.requires_grad for each in (x, weight, bias)):
-        out: Tensor = _Product.apply(x, weight, bias)  # type: ignore[no-untyped-call]
-        return out
     return _product(x, weight, bias)
 
 
@@ -58,12 +55,17 @@ def half_is_fast() -> bool:
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    out: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    out: Tensor
+    if torch.is_grad_enabled() and any(each is not None and each.requires_grad for each in (x, weight, bias)):
+        out = _Product.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    else:
+        bias = None if bias is None else bias.contiguous()  # it is read as if it were
+        out = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return out
 
 
 class _Product(torch.autograd.Function):
-    """The same with gradients, which oneDNN's operation has none of."""
+    """oneDNN's operation with the gradients it has none of; those of gradients, too."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

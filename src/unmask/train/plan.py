@@ -7,7 +7,7 @@ import statistics
 import time
 from bisect import bisect
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -231,7 +231,7 @@ def _by_few_blocks(
         ends.append(_estimated(steps, recipe.train.batch_tokens, whole))
     far = (recipe.model.layers - low) / (high - low)
     step, held = (on_line(first, last, far) for first, last in zip(*ends, strict=True))
-    memory = held.memory if _FORGET.exists() else None  # else what was held before counts, too
+    memory = held.memory if _forget() else None  # else what was held before counts, too
     return Speed(step.tokens / step.seconds, memory, sizes[-1], high)
 
 
@@ -276,11 +276,19 @@ def _tried(
 
 
 def _trainer(material: Material, machine: Machine) -> Trainer:
-    """One to measure with, and the most that was held is counted from here on, where the system can."""
+    """One to measure with; what was held before does not count."""
     gc.collect()  # one that was measured with before: its blocks hold themselves
-    with suppress(OSError):
-        _FORGET.write_text("5")
+    _forget()
     return make_trainer(material, machine, Schedule(material.recipe, _PROBE))
+
+
+def _forget() -> bool:
+    """Count the most that is held from here on, if the system can."""
+    try:
+        _FORGET.write_text("5")
+    except OSError:
+        return False
+    return True
 
 
 def _measure(trainer: Trainer, corpus: Documents, size: int, warm: int, seconds: float, stage: Stage) -> Step:
