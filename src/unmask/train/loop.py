@@ -88,7 +88,7 @@ class Trainer:
         """Train on each step's input and say how it went."""
         counted = isinstance(self.objectives, Objectives)
         peak = matmul_peak(self.machine.device, self.machine.bf16) if counted else None
-        coming, memory = iter(inputs), FreedMemory()
+        coming, memory = iter(inputs), FreedMemory() if self.machine.device.type == "cpu" else None
         following = next(coming, None)
         while each := following:
             began = time.perf_counter()
@@ -121,7 +121,7 @@ class Trainer:
                 fill=each.fill,
                 skipped=not finite,
             )
-            if self.machine.device.type == "cpu":
+            if memory:
                 memory.give_back()
 
     def _work(self, each: StepInput) -> float:
