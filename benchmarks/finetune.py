@@ -258,7 +258,8 @@ def encode_questions(tokenizer: Any, train: list[Any], made: Any) -> list[dict[s
 def shaped(name: str, scratch: Path) -> Path:
     """A folder of random weights in a published shape, with XLM-RoBERTa's vocabulary."""
     from unmask.checkpoint import save_model
-    from unmask.model import Model, preset
+    from unmask.model.network import Model
+    from unmask.model.presets import preset
     from unmask.tokenizer import Tokenizer
 
     folder, vocabulary = scratch / name, scratch / "vocabulary"
@@ -267,7 +268,7 @@ def shaped(name: str, scratch: Path) -> Path:
         packed = (data_root() / "vocab/xlm-roberta/tokenizer.json.xz").read_bytes()
         (vocabulary / "tokenizer.json").write_bytes(lzma.decompress(packed))
         tokenizer = Tokenizer.load(vocabulary)
-        model = Model(preset(name, vocab_size=len(tokenizer)), heads=["mlm"])
+        model = Model(preset(name, vocab_size=tokenizer.vocab_size), heads=["mlm"])
         save_model(model, folder, tokenizer)
     return folder
 
@@ -341,9 +342,11 @@ def main() -> None:
 
 def write(options: Any, rows: list[list[str]]) -> None:
     """The result as a page."""
+    from unmask.progress import counted
+
     head = [
-        "task", "train / valid", "side", f"score, {options.seeds} seeds", "seconds", "core seconds",
-        "seconds against unmask", "peak GiB",
+        "task", "train / valid", "side", f"score, {counted(options.seeds, 'seed')}", "seconds",
+        "core seconds", "seconds against unmask", "peak GiB",
     ]  # fmt: skip
     about = (
         f"{options.shape or 'all-MiniLM-L6-v2'}, lr {options.lr:g}, batch {options.batch}, "
