@@ -90,6 +90,12 @@ def test_a_section_takes_no_value(change: str, says: str) -> None:
     assert not {"tokenizer", "batch.mask"} & set(known_keys(Recipe))
 
 
+@pytest.mark.parametrize("section", ["train", "model", "batch.mask"])
+def test_a_section_is_not_emptied(section: str) -> None:
+    with pytest.raises(ConfigError, match=f"^--set: {section} is a section, not a value"):
+        load_recipe("record-small", [f"{section}="])
+
+
 def test_an_unknown_section_is_told_by_its_keys(tmp_path: Path) -> None:
     (tmp_path / "r.toml").write_text("[data]\nvalid = 0.1\n[data.masks]\nratio = 0.2\n")
     with pytest.raises(ConfigError) as caught:
@@ -123,6 +129,11 @@ def test_an_unknown_section_is_told_by_its_keys(tmp_path: Path) -> None:
         ("model.attention_dropout=1.0", "model.attention_dropout = 1 drops everything"),
         ("model.head_dropout=1", "model.head_dropout = 1 drops everything"),
         ("prepare={valid = 0.6, test = 0.5}", "nothing to train on"),
+        ("train.lr=inf", "train.lr: input should be a finite number"),
+        (
+            "train.compile=x",
+            r"^--set: train.compile: .*; train.compile: input should be 'auto' \(got",
+        ),
     ],
 )
 def test_bad_values_are_one_clear_line(change: str, says: str) -> None:

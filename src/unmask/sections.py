@@ -71,7 +71,7 @@ def _has_switch(value: Any) -> bool:
 class Section(Strict):
     """A frozen group of settings; the docstring below each field is its documentation."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 AnySection = TypeVar("AnySection", bound=Section)
@@ -129,7 +129,7 @@ def changed(
         if change.key in rivals and change.value is not None:
             for other in set(rivals) - given.keys():
                 inner.pop(other.rpartition(".")[2], None)
-        if change.value is None:
+        if change.value is None and not isinstance(inner.get(last), dict):  # a section is not emptied
             inner.pop(last, None)
         else:
             inner[last] = change.value
@@ -174,7 +174,7 @@ def checked(
         return section.model_validate(values)
     except ValidationError as error:
         told: dict[str, list[str]] = {}
-        for problem, key in ((each, key) for each in error.errors() for key in _keys(each)):
+        for problem, key in ((each, key) for each in error.errors() for key in _keys(each, section)):
             given = (option for name, option in (options or {}).items() if f"{key}.".startswith(f"{name}."))
             where = next(given, origin)
             own = where.startswith("--") and where != SET
@@ -184,10 +184,15 @@ def checked(
         ) from None
 
 
-def _keys(problem: Any) -> list[str]:
+def _keys(problem: Any, section: type[Section]) -> list[str]:
     """The dotted key a problem is about; of a section that does not exist, the key of each value in it."""
-    key = ".".join(str(part) for part in problem["loc"])
-    return list(leaves(key, problem["input"])) if problem["type"] == "extra_forbidden" else [key]
+    known, parts = set(known_keys(section)), problem["loc"]
+    key = ".".join(map(str, parts))
+    if problem["type"] == "extra_forbidden":
+        return list(leaves(key, problem["input"]))
+    if parts and isinstance(parts[-1], str) and (owner := ".".join(map(str, parts[:-1]))) in known:
+        return [owner]  # behind it stands which of several types was tried
+    return [key]
 
 
 def leaves(key: str, value: Any) -> Iterator[str]:

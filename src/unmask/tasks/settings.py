@@ -12,7 +12,7 @@ from unmask.predict.settings import STRIDE
 from unmask.sections import UNREAD, AnySection, Count, Needs, Positive, Section, Share, unread
 
 LORA_LR = HIGHEST_LR = 1e-3
-Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Rate = Annotated[float, Field(gt=0)]
 NO_RATE = "lr: say one, or take the one of a model: settings.suited(config)"
 Method = Literal["cloze", "probe", "knn", "lora"]
 METHODS: tuple[Method, ...] = get_args(Method)
