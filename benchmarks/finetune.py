@@ -348,10 +348,10 @@ def write(options: Any, rows: list[list[str]]) -> None:
         "task", "train / valid", "side", f"score, {counted(options.seeds, 'seed')}", "seconds",
         "core seconds", "seconds against unmask", "peak GiB",
     ]  # fmt: skip
+    model = f"Random weights of the shape of {options.shape}" if options.shape else "all-MiniLM-L6-v2"
     about = (
-        f"{options.shape or 'all-MiniLM-L6-v2'}, lr {options.lr:g}, batch {options.batch}, "
-        f"{options.epochs} epochs, linear decay after 10 % warm-up, weight decay 0.01, length {LENGTH} "
-        f"({LENGTHS['qa']} for questions, stride 64)."
+        f"{model}, lr {options.lr:g}, batch {options.batch}, {counted(options.epochs, 'epoch')}, linear decay"
+        f" after 10 % warm-up, weight decay 0.01, length {LENGTH} ({LENGTHS['qa']} for questions, stride 64)."
     )
     write_result(
         f"finetune-{options.shape}" if options.shape else "finetune",
